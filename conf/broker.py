@@ -321,6 +321,8 @@ class BrokerSettings:
     table_merge_rate: int = tables.MERGE_RATE
     table_merge_memory: int = tables.MERGE_MEMORY
     table_chunk_bytes_max: int = tables.CHUNK_BYTES_MAX
+    table_feeds_max: int = tables.FEEDS_MAX
+    table_feed_rate: int = tables.FEED_RATE
     table_backoff_ms: int = tables.BACKOFF_MS
     sql_queries_max: int = sql.QUERIES_MAX
     sql_depth_max: int = sql.DEPTH_MAX

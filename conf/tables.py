@@ -44,6 +44,15 @@ CHUNK_BYTES_MAX = setting(
     "pqbroker.table.chunk.bytes.max", Kind.LONG, 512 * MIB,
     "Compressed bytes from which a chunk ends at the next key.", low=MIB,
 )  # fmt: skip
+FEEDS_MAX = setting(
+    "pqbroker.table.feeds.max", Kind.INT, 2,
+    "Materializations whose records become rows at once, each in a process; others wait for their turn.",
+    low=1, high=16,
+)  # fmt: skip
+FEED_RATE = setting(
+    "pqbroker.table.feed.records.per.second", Kind.INT, 100_000,
+    "Records of topics that become rows of sorted tables in a second at most, together.", low=100, high=10_000_000,
+)  # fmt: skip
 BACKOFF_MS = setting(
     "pqbroker.table.backoff.ms", Kind.INT, 60_000,
     "Time after a failed flush, compaction, split or merge of a sorted tablet before it is tried again.", low=1,

@@ -16,6 +16,7 @@ from pqbroker.broker.kafka.apis.fetch_sessions import FetchSessions
 from pqbroker.broker.kafka.net.connections import Connections
 from pqbroker.broker.services.cells.cell_owner import CellOwner
 from pqbroker.broker.services.leaders import Leaders
+from pqbroker.broker.services.materializing.feeding import Feeding
 from pqbroker.broker.services.producer_ids import ProducerIds
 from pqbroker.broker.services.sql.workers import Workers
 from pqbroker.broker.services.topics.record_checks import RecordChecks
@@ -55,6 +56,8 @@ class Node:
     record_checks: RecordChecks = field(default_factory=RecordChecks)
     workers: Workers = field(default_factory=Workers)
     """Worker processes for SQL and for rows in Arrow."""
+    feeding: Feeding = field(default_factory=Feeding)
+    """Topics that feed sorted tables."""
     access: Access | None = None
     """Decides who may do what with a topic; None: everybody everything."""
     cues: Cues | None = None

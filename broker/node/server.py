@@ -32,7 +32,7 @@ from pqbroker.broker.node.group_samples import group_samples
 from pqbroker.broker.node.partition_samples import Sums
 from pqbroker.broker.node.parts import Node
 from pqbroker.broker.node.process_samples import process_samples
-from pqbroker.broker.node.table_samples import sorted_samples, sql_samples, table_samples
+from pqbroker.broker.node.table_samples import feed_samples, sorted_samples, sql_samples, table_samples
 from pqbroker.broker.services.cells.cell_owner import CellLost, CellOwner
 from pqbroker.broker.services.leaders import Leaders
 from pqbroker.broker.services.producer_ids import ProducerIds
@@ -129,7 +129,7 @@ class Server:
             connect = partial(Connection, self.node, dispatcher, receiving, self.node.connections, served)
             self._servers += [await loop.create_server(connect, sock=listening) for listening in sockets]
         looks = (self._sample_loop_lag(), self._close_idle(), self._cut_stalled())
-        periodic = (self._retain(), self._renew(), self._take_series(), *looks)
+        periodic = (self._retain(), self._renew(), self._take_series(), self.node.feeding.run(self.node), *looks)
         for work in (self._cell.watch(self._opened), *periodic):
             task = loop.create_task(work)
             task.add_done_callback(self._ended)
@@ -174,6 +174,7 @@ class Server:
         known = [topic for name in topics.names(or_static=True) if (topic := topics.get(name, or_static=True))]
         taken += yield from table_samples(known, self.node.metrics.tables)
         taken += yield from sorted_samples(self._cell.current.sorted_tables)
+        taken += yield from feed_samples(self.node)
         taken += sql_samples(self.node.workers)
         taken += process_samples(self.node.started_ms)
         return [*taken, *_held_samples(self.node, receiving), Sample("durability", 1, (settings.durability,))]

@@ -8,8 +8,11 @@ from itertools import islice
 from pathlib import Path
 
 from pqbroker.broker.ground.metrics import Sample, Sampling, TableCounters
+from pqbroker.broker.services.materializing.callers import FeedingNode
 from pqbroker.broker.services.sql.workers import Workers
 from pqbroker.pq.serving.topic import Topic
+from pqbroker.storage.tablets.scheme_materializations import MaterializationChanges
+from pqbroker.storage.tablets.scheme_objects import MATERIALIZATIONS
 from pqbroker.tables.serving.tables import SortedTables
 
 _LOOKS_AT_ONCE = 500
@@ -90,6 +93,31 @@ def sorted_samples(sorted_tables: SortedTables) -> Sampling:
             Sample("sorted_task_written_rows", totals.rows_written, (kind,)),
         ]
     return taken
+
+
+def feed_samples(node: FeedingNode) -> Sampling:
+    """Sorted tables that topics feed, by state, their lag, and what was fed."""
+    counters = node.feeding.counters
+    found: list[Sample] = []
+    states = Counter[str]()
+    opened = node.cell.current
+    if opened.scheme.rows(MATERIALIZATIONS):
+        from pqbroker.broker.services.materializing.views import view_of
+
+        for table_id, record in MaterializationChanges(opened.scheme).known().items():
+            table = opened.sorted_tables.by_id(table_id)
+            if table is not None:
+                view = view_of(node, table, record)
+                states[view.state] += 1
+                found.append(Sample("table_feed_lag_records", view.lag, (table.record.name,)))
+            yield
+    return [
+        *found,
+        *(Sample("table_feeds", count, (state,)) for state, count in states.items()),
+        Sample("table_feed_records", counters.records),
+        Sample("table_feed_rows", counters.rows),
+        Sample("table_feed_dead_letters", counters.dead_letters),
+    ]
 
 
 def _state(tablets: Iterable[str]) -> str:

@@ -31,6 +31,7 @@ from pqbroker.broker.web.resources import (
     topics,
 )
 from pqbroker.broker.web.routing.routes import Call, Route
+from pqbroker.broker.web.tables import materialization_routes as materializations
 from pqbroker.broker.web.tables import routes as tables
 from pqbroker.broker.web.tree import routes as tree
 
@@ -55,6 +56,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *sessions.ROUTES,
     *partitions.ROUTES,
     *tables.ROUTES,
+    *materializations.ROUTES,
     *tree.ROUTES,
     *tablets.ROUTES,
     *tablet_changes.ROUTES,

@@ -16,6 +16,7 @@ from pqbroker.cli.commands.table_columns import (
 )
 from pqbroker.cli.commands.table_inside import add_compact, add_inside
 from pqbroker.cli.commands.table_keys import add_delete_rows, add_lookup
+from pqbroker.cli.commands.table_materialize import add_materialize
 from pqbroker.cli.commands.table_mount import add_mount, add_remount
 from pqbroker.cli.commands.table_reshard import add_reshard
 from pqbroker.cli.commands.table_rows import ROWS_PER_REQUEST, json_objects, shown_cell
@@ -249,3 +250,4 @@ add_remount(app)
 add_reshard(app)
 add_inside(app)
 add_compact(app)
+add_materialize(app)

@@ -18,6 +18,8 @@ TOPIC = "topic"
 SORTED_TABLE = "sorted table"
 SORTED_TABLES = "sorted_tables"
 """Row set of the sorted tables, laid out with the first one."""
+MATERIALIZATIONS = "materializations"
+"""Row set of what feeds sorted tables, by the id of the table; laid out with the first one."""
 
 
 @dataclass(frozen=True, slots=True)

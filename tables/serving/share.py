@@ -38,19 +38,19 @@ class SortedSettings(NamedTuple):
 
 
 class WriteRate:
-    """Bytes a second that background work may write; what was taken is paid for by waiting."""
+    """Bytes or records a second that background work may write; what was taken is paid for by waiting."""
 
-    __slots__ = ("_bytes_per_s", "_free_s")
+    __slots__ = ("_free_s", "_per_s")
 
-    def __init__(self, bytes_per_s: int) -> None:
-        self._bytes_per_s = bytes_per_s
+    def __init__(self, per_s: int) -> None:
+        self._per_s = per_s
         self._free_s = 0.0
 
-    async def take(self, size: int) -> None:
-        """Return when these bytes may be written."""
+    async def take(self, count: int) -> None:
+        """Return when so much may be written."""
         now_s = asyncio.get_running_loop().time()
         begin_s = max(now_s, self._free_s)
-        self._free_s = begin_s + size / self._bytes_per_s
+        self._free_s = begin_s + count / self._per_s
         if begin_s > now_s:
             await asyncio.sleep(begin_s - now_s)
 

@@ -6,6 +6,8 @@
     c  chunk 8                       the record of a chunk
     d  chunk 8                       the chunk itself
     t  task 8  piece 4               a piece that a task has staged
+    s  partition 4                   progress in a partition of the topic that feeds the table (`feed_progress`)
+    e                                dead letters of that topic
 
 Numbers are big endian, so that keys sort as they do.
 """
@@ -19,11 +21,14 @@ LOG_KEYS: Final = b"l"
 CHUNK_KEYS: Final = b"c"
 CHUNK_DATA_KEYS: Final = b"d"
 PIECE_KEYS: Final = b"t"
+FEED_KEYS: Final = b"s"
+LETTERS_KEY: Final = b"e"
 CHUNK_CHANNEL: Final = 1
 """The KV tablet's channel of chunks; log entries go to the first one."""
 _NUMBER = Struct(">cQ")
 _LOG = Struct(">cQQ")
 _PIECE = Struct(">cQI")
+_FEED = Struct(">cI")
 
 
 def log_key(store: int, entry: int) -> bytes:
@@ -78,3 +83,16 @@ def read_piece_key(key: bytes) -> tuple[int, int]:
 def pieces_of(task: int) -> tuple[bytes, bytes]:
     """Return the keys of a task's pieces: from the first to before the second."""
     return _NUMBER.pack(PIECE_KEYS, task), _NUMBER.pack(PIECE_KEYS, task + 1)
+
+
+def feed_key(partition: int) -> bytes:
+    """Return the key of the progress in a partition."""
+    return _FEED.pack(FEED_KEYS, partition)
+
+
+def read_feed_key(key: bytes) -> int:
+    """Return the partition of a progress. ValueError."""
+    if len(key) != _FEED.size:
+        raise ValueError(f"{key.hex()} is no key of a feed's progress")
+    partition: int = _FEED.unpack(key)[1]
+    return partition

@@ -105,6 +105,9 @@ class SortedTables:
     def get(self, name: str) -> "SortedTable | None":
         return self._tables.get(name)
 
+    def by_id(self, table_id: bytes) -> "SortedTable | None":
+        return self._by_id.get(table_id)
+
     @property
     def tables(self) -> "Mapping[str, SortedTable]":
         """Return the tables by name."""

@@ -24,6 +24,7 @@ from pqbroker.storage.tablets.tablet import TabletStorage
 from pqbroker.storage.unreadable import StoredUnreadable
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.chunk_records import ChunkRecord, decode_pivots, encode_pivots
+from pqbroker.tables.serving.feed_progress import FeedProgress
 from pqbroker.tables.serving.lookups import Lookup, StoredRows
 from pqbroker.tables.serving.merging import MergedChunk, MergeInput, removal
 from pqbroker.tables.serving.open_chunk import OpenChunk
@@ -32,6 +33,8 @@ from pqbroker.tables.serving.store_log import LogWrite, StoreLog
 from pqbroker.tables.serving.stored_keys import (
     CHUNK_KEYS,
     FACTS_KEY,
+    FEED_KEYS,
+    LETTERS_KEY,
     LOG_KEYS,
     PIECE_KEYS,
     PIVOTS_KEY,
@@ -83,7 +86,8 @@ class _PlannedCommit(NamedTuple):
     commands: Sequence[Command]
     log: StoreLog
     store: RowStore
-    log_write: LogWrite
+    log_write: LogWrite | None
+    """None: there is no row."""
     writes: Sequence[Stamped]
 
 
@@ -97,6 +101,8 @@ class SortedTablet:
         self.facts = TabletFacts()
         self.totals = TaskTotals()
         """Totals of its tasks since the start of the node."""
+        self.progress = FeedProgress()
+        """Progress in the topic that feeds the table; the first tablet's counts."""
         self.stores: list[RowStore] = []
         """Stores in memory, the active one last; none while the tablet is not mounted."""
         self.structure = Structure([config.pivot], config.end)
@@ -318,6 +324,8 @@ class SortedTablet:
         """Plan as `WriteTarget` does."""
         store = self.active
         log = self._logs[store.number]
+        if not any(rows for _, rows in writes):
+            return _PlannedCommit((), log, store, None, ())
         log_write = log.plan(self.kv, encode_entry(len(self.config.schema.values), writes))
         return _PlannedCommit(log_write.commands, log, store, log_write, writes)
 
@@ -325,7 +333,8 @@ class SortedTablet:
         """Apply as `WriteTarget` does."""
         if not self.stores:  # lost meanwhile: the next start reads what was stored
             return
-        planned.log.apply(planned.log_write)
+        if planned.log_write is not None:
+            planned.log.apply(planned.log_write)
         store: RowStore = planned.store
         for timestamp, rows in planned.writes:
             stamp = TIMESTAMP.pack(timestamp)
@@ -480,6 +489,7 @@ class SortedTablet:
         """Read facts, partitions and records of chunks. StoredUnreadable, ValueError."""
         stored = await self._read_value(FACTS_KEY)
         self.facts = TabletFacts() if stored is None else TabletFacts.decode(stored)
+        self.progress = await self._read_progress()
         pivots = await self._read_value(PIVOTS_KEY)
         known = [self.config.pivot] if pivots is None else decode_pivots(pivots)
         chunks = []
@@ -500,6 +510,11 @@ class SortedTablet:
         """Remove pieces of tasks of earlier generations: none of those can name them. CommitRefused, ShardLost."""
         if next(self.kv.keys(PIECE_KEYS, PIECE_KEYS + b"\xff"), None) is not None:
             await self.kv.execute([DeleteRange(PIECE_KEYS, True, PIECE_KEYS + b"\xff", False)])
+
+    async def _read_progress(self) -> FeedProgress:
+        keys = [key for key, _ in self.kv.keys(FEED_KEYS, FEED_KEYS + b"\xff")]
+        rows = [(key, await self._read_value(key) or b"") for key in keys]
+        return FeedProgress.read(rows, await self._read_value(LETTERS_KEY))
 
     def _begin_replay(self) -> None:
         self.stores, self._logs = [], {}

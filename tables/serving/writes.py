@@ -11,8 +11,9 @@ them and no commit of theirs is on its way, as one commit with one timestamp.
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import repeat
 from typing import Final, NamedTuple, Protocol
 
 from pqbroker.pq.serving.timestamps import NodeTime
@@ -23,6 +24,7 @@ from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablets.tablet import TabletStorage
 from pqbroker.tables.refusals import TableError
+from pqbroker.tables.serving.feed_progress import FeedMove, FeedProgress
 from pqbroker.tables.sorted.log_entries import NewRow
 
 COMMIT_BYTES: Final = 4 << 20
@@ -47,6 +49,8 @@ class WriteTarget(Protocol):
 
     @property
     def kv(self) -> KeyValueTablet: ...
+    @property
+    def progress(self) -> FeedProgress: ...
 
     def plan(self, writes: Sequence[Stamped]) -> Planned:
         """Plan a commit of writes; one at a time."""
@@ -56,12 +60,15 @@ class WriteTarget(Protocol):
 
 
 class _Write:
-    """A write that waits: its rows by queue."""
+    """A write that waits: its rows by queue, and the progress that the first one's tablet makes with them."""
 
-    __slots__ = ("outcome", "parts", "size")
+    __slots__ = ("move", "outcome", "parts", "size")
 
-    def __init__(self, parts: "Sequence[tuple[TabletWrites, Sequence[NewRow]]]") -> None:
+    def __init__(
+        self, parts: "Sequence[tuple[TabletWrites, Sequence[NewRow]]]", move: FeedMove | None = None
+    ) -> None:
         self.parts = parts
+        self.move = move
         self.size = sum(len(row.key) + len(row.body) for _, rows in parts for row in rows)
         self.outcome: Outcome[int] = Outcome()
 
@@ -72,6 +79,11 @@ class _Write:
             return True
         first, *others = [queue.storage for queue, _ in self.parts]
         return all(storage.shares_cell(first) for storage in others)
+
+    @property
+    def is_simple(self) -> bool:
+        """Return True if it may share a commit."""
+        return len(self.parts) == 1 and self.move is None
 
 
 class InFlight(NamedTuple):
@@ -156,6 +168,9 @@ class TabletWrites:
         if not first.is_of_one_cell:
             self._refuse_first(first, TableError("SEVERAL_CELLS", _MOVED_APART, _SEND_APART))
             return
+        if (refusal := _refusal_of(first)) is not None:
+            self._refuse_first(first, refusal)
+            return
         now_ms = self._time.clock()
         reservation = None if is_prepared else self._time.timestamps.prepare(now_ms)
         if reservation is not None:
@@ -165,13 +180,13 @@ class TabletWrites:
         if not self._time.timestamps.rule.can_give:
             self._refuse_first(first, CommitRefused(_NO_TIMESTAMPS))
             return
-        if len(first.parts) > 1:
+        if len(first.parts) > 1 or first.move is not None:
             self._take_first(first)
             _commit([first], [self._time.timestamps.rule.give(now_ms)])
             return
         writes: list[_Write] = []
         size = 0
-        while self._waiting and len(self._waiting[0].parts) == 1 and (not writes or size < COMMIT_BYTES):
+        while self._waiting and self._waiting[0].is_simple and (not writes or size < COMMIT_BYTES):
             writes.append(self._waiting.popleft())
             size += writes[-1].size
         _commit(writes, [self._time.timestamps.rule.give(now_ms) for _ in writes])
@@ -196,21 +211,27 @@ class TabletWrites:
         self._in_flight = InFlight(writes[0][0], end)
         return planned
 
-    def _done(self, planned: Planned, error: BaseException | None) -> None:
+    def _done(self, planned: Planned, move: FeedMove | None, error: BaseException | None) -> None:
         self._in_flight = None
         if error is None:
             self._target.apply(planned)
+            if move is not None:
+                self._target.progress.apply(move)
         if self._waiting:
             self._wake()
 
-    def _commands(self, planned: Planned) -> TabletCommands:
-        return self._target.kv, planned.commands
+    def _commands(self, planned: Planned, move: FeedMove | None) -> TabletCommands:
+        moved = () if move is None else self._target.progress.commands(move)
+        return self._target.kv, [*planned.commands, *moved]
 
 
-def write(parts: Sequence[tuple[TabletWrites, Sequence[NewRow]]]) -> Outcome[int]:
+def write(
+    parts: Sequence[tuple[TabletWrites, Sequence[NewRow]]], move: FeedMove | None = None
+) -> Outcome[int]:
     """Write rows of tablets of one cell: all of them or none; the timestamp of their commit, when they are durable and
-    lookups find them. CommitRefused, ShardLost."""
-    wanted = _Write(parts)
+    lookups find them. `move`: the progress that the first part's tablet makes with them. CommitRefused, ShardLost;
+    TableError FEED_MOVED."""
+    wanted = _Write(parts, move)
     for queue, _ in parts:
         if queue._closed is not None:
             wanted.outcome.set_exception(queue._closed)
@@ -230,7 +251,8 @@ def _commit(writes: Sequence[_Write], timestamps: Sequence[int]) -> None:
         stamped = [(stamp, one.parts[number][1]) for one, stamp in zip(writes, timestamps, strict=True)]
         begun.append((queue, queue._begun(stamped, end)))
     told = partial(_told, writes, timestamps, begun, end)
-    execute_together([queue._commands(planned) for queue, planned in begun]).add_done_callback(told)
+    parts = [queue._commands(planned, move) for (queue, planned), move in zip(begun, _moves(writes), strict=False)]
+    execute_together(parts).add_done_callback(told)
 
 
 def _told(
@@ -238,14 +260,31 @@ def _told(
     end: Outcome[None], request: Outcome[None],
 ) -> None:
     error = request.exception()
-    for queue, planned in begun:
-        queue._done(planned, error)
+    for (queue, planned), move in zip(begun, _moves(writes), strict=False):
+        queue._done(planned, move, error)
     end.set_result(None)
     for one, timestamp in zip(writes, timestamps, strict=True):
         if error is None:
             one.outcome.set_result(timestamp)
         else:
             _settle(one, error)
+
+
+def _moves(writes: Sequence[_Write]) -> Iterator[FeedMove | None]:
+    """Yield the move of each part of a commit: one alone has any, and its first part makes it."""
+    yield writes[0].move
+    yield from repeat(None)
+
+
+def _refusal_of(one: _Write) -> TableError | None:
+    """Return why a write is not taken: rows of a topic that were read before its progress moved."""
+    if one.move is None:
+        return None
+    try:
+        one.parts[0][0]._target.progress.check(one.move)
+    except TableError as refusal:
+        return refusal
+    return None
 
 
 def _settle(one: _Write, error: BaseException) -> None:

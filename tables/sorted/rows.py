@@ -107,17 +107,17 @@ def _encode_row(schema: SortedSchema, row: Any, where: str, is_update: bool) -> 
         if column.name not in row and is_update:
             values.append(ABSENT)
         else:
-            values.append(_value(column, row.get(column.name), where))
+            values.append(pack_value(column, row.get(column.name), where))
     return NewRow(_key(schema, row, where), schema.form.pack(values, is_update=is_update))
 
 
 def _key(schema: SortedSchema, row: Mapping[str, Any], where: str) -> bytes:
     if not schema.computers:
-        return _encoded(schema, [_value(column, row.get(column.name), where) for column in schema.keys], where)
+        return _encoded(schema, [pack_value(column, row.get(column.name), where) for column in schema.keys], where)
     for name in schema.computers:
         if name in row:
             raise _invalid(f"{where} gives the column {name}", "Leave it out: the table fills it.")
-    values = {column.name: _value(column, row.get(column.name), where) for column in schema.given_keys}
+    values = {column.name: pack_value(column, row.get(column.name), where) for column in schema.given_keys}
     for name, compute in schema.computers.items():
         values[name] = compute(values)
     return _encoded(schema, [values[column.name] for column in schema.keys], where)
@@ -131,8 +131,8 @@ def _encoded(schema: SortedSchema, values: Sequence[Any], where: str) -> bytes:
     return key
 
 
-def _value(column: SortedColumn, given: Any, where: str) -> Any:
-    """Return a value as it is packed."""
+def pack_value(column: SortedColumn, given: Any, where: str) -> Any:
+    """Return a value as it is packed. TableError INVALID_ROW names `where` and the column."""
     if given is None:
         if column.is_required:
             raise _invalid(f"{where}.{column.name} is missing, or null", "Give a value: the column is required.")

@@ -1,5 +1,5 @@
-"""`python -m pqbroker.tables.work FD`: a worker, which serves the queries, encodes the rows and merges the chunks that
-come over a socket until that closes."""
+"""`python -m pqbroker.tables.work FD`: a worker, which serves the queries, encodes the rows, merges the chunks and
+makes rows of the records that come over a socket until that closes."""
 
 import contextlib
 import gc
@@ -56,6 +56,8 @@ def _serve(line: Line, watch: Watch, kept: KeptColumns, message: Message) -> Non
             _merge(line, message)
         elif message.kind == "scan":
             _scan(line, message)
+        elif message.kind == "materialize":
+            _materialize(line, message)
         else:
             _answer(line, watch, kept, message)
     except Stopped:
@@ -88,6 +90,12 @@ def _scan(line: Line, message: Message) -> None:
     from pqbroker.tables.work.sorted.scanning import answer_scan
 
     line.send("done", {**answer_scan(line, message), "resident_bytes": resident_bytes()})
+
+
+def _materialize(line: Line, message: Message) -> None:
+    from pqbroker.tables.work.materializing import materialize
+
+    line.send("done", {**materialize(line, message), "resident_bytes": resident_bytes()})
 
 
 def _encode(line: Line, message: Message) -> None:

@@ -80,6 +80,15 @@ def decode(
     return pyarrow.RecordBatch.from_arrays(list(made.values()), schema=view.schema(list(made)))
 
 
+def records_of(data: memoryview, span: RowRange) -> Iterator[Any]:
+    """Yield the records of a span in record batches end to end, one by one. BatchDamaged."""
+    try:
+        for position, header in _in_order(data, NO_ORDER):
+            yield from _records(data, position, header, span)
+    except (CorruptRecordException, KafkaError) as damage:
+        raise BatchDamaged(str(damage)) from damage
+
+
 def _in_order(data: memoryview, order: Order) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each batch, once it is known to stand where it says: checksums do not cover offsets."""
     first, end = order

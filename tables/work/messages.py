@@ -52,7 +52,19 @@ So do the rows of a range of keys at a timestamp:
     worker  done      {rows, blocks_read, blocks: of the chunks, resident_bytes}
     worker  refused   {code, message, cure, input}
 
-Both stop like a query.
+Records of a topic become rows of the sorted table that they feed:
+
+    broker  materialize {table: columns of the table, columns: of the topic's schema, or null, formats, origins: by
+                      column, topic, partition, start and end: offsets, pivots: of the tablets, letters_max: dead
+                      letters that an answer names, letter_batch_bytes_max: of their batches, or null: none are made;
+                      memory_bytes_max}; its payload: record batches; answered by
+    worker  rows      {next_offset, records, tablets: [[index, rows]], letter_count, letters: [[offset, reason]], the
+                      last ones; batches: [size]}; its payload: the rows, each with the lengths of its version and its
+                      key before key and version, and the batches of dead letters; an answer is one commit
+    worker  done      {resident_bytes}
+    worker  refused   {code, message, cure}
+
+All of them stop like a query.
 """
 
 import json

@@ -41,7 +41,19 @@ given. A command that needs what a broker does not serve says so. `pqbroker tabl
 |---|---|
 """
 
+_FED = (
+    "table, path, topic, state, reason (code, message, cure), lag, dead_letter_count, dead_letter_topic, columns, "
+    "created, partitions (partition, offset, end_offset, lag), dead_letters (partition, offset, reason)"
+)
 KEYS = {
+    "table materialize": _FED,
+    "table materializations": (
+        "table, path, topic, state, reason (code, message, cure), lag, dead_letter_count, dead_letter_topic; of one table "
+        "the keys of `table materialize`"
+    ),
+    "table pause-materialization": "as `table materialize`",
+    "table resume-materialization": "as `table materialize`",
+    "table drop-materialization": "none",
     "topic create": "topic, partitions",
     "topic list": "topic, partitions, replicas",
     "topic describe": (

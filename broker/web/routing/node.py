@@ -11,8 +11,8 @@ from pqbroker.broker.ground.series import Series
 from pqbroker.broker.ground.turns import Turns
 from pqbroker.broker.services.cells.cell_owner import CellOwner
 from pqbroker.broker.services.leaders import Leaders
+from pqbroker.broker.services.materializing.callers import FeedingNode
 from pqbroker.broker.services.sql.workers import Workers
-from pqbroker.broker.services.tables.callers import TablesNode
 
 
 class ClientConnections(Protocol):
@@ -24,7 +24,7 @@ class ClientConnections(Protocol):
         """Return facts of at most `count` connections of a greater number, which came later, each with its number."""
 
 
-class WebNode(TablesNode, Protocol):
+class WebNode(FeedingNode, Protocol):
     """A node that is asked over HTTP. What belongs to one opening of the cell is reached by `cell.current`, and not
     kept over an await: the cell may be opened again."""
 

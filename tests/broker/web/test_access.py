@@ -16,7 +16,7 @@ from pqbroker.protocol.errors import ErrorCode
 from tests.broker.conftest import Node
 
 OPEN = {"/v1/openapi.json"}
-FILTERED = {"/v1/groups", "/v1/tables", "/v1/topics"}
+FILTERED = {"/v1/groups", "/v1/materializations", "/v1/tables", "/v1/topics"}
 """Lists, which leave out what the caller may not see."""
 NAMES = {
     "{cell}": "1", "{path}": "t/@a", "{name}": "t", "{tablet}": "1", "{partition}": "0", "{channel}": "0",
@@ -46,6 +46,7 @@ BODIES: dict[str, Any] = {
     "/v1/tables/{name}/trim": {"tablet_index": 0, "trimmed_row_count": 0},
     "/v1/tables/{name}/alter": {"schema": []},
     "/v1/tables/{name}/reshard": {"tablet_count": 1},
+    "/v1/materializations": {"topic": "t", "table": "t"},
     "/v1/sql": {"query": "SELECT key FROM t"},
     "/v1/tablets/{tablet}/commands": {"commands": []},
     "/v1/backups": {"name": "b"},

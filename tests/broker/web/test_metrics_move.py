@@ -194,6 +194,20 @@ class Hour:
         await self.scrape()
         await holds(web, lambda: len(tablet_of(web).structure.chunks) == 1)
 
+    async def materialize(self) -> None:
+        """A topic feeds a sorted table: a row, and a record that is none."""
+        web = self.web
+        schema = [{"name": "key", "type": "utf8", "required": True, "sort_order": "ascending"}]
+        schema.append({"name": "value", "type": "utf8"})
+        await web.ask("POST", "/v1/topics", {"name": "fed"})
+        await web.ask("POST", "/v1/tables", {"path": "//latest", "schema": schema})
+        await web.ask("POST", "/v1/topics/fed/records", {"records": [{"key": "a", "value": "1"}, {"value": "2"}]})
+        await web.ask("POST", "/v1/materializations", {"topic": "fed", "table": "latest"})
+        await self.scrape()
+        await until(lambda: web.node.server.node.feeding.counters.records > 0)
+        await web.ask("POST", "/v1/materializations/latest/pause", {})
+        await web.ask("POST", "/v1/topics/fed/records", {"records": [{"key": "a", "value": "3"}]})
+
     async def query(self) -> None:
         """A query that waits for its worker, one that is refused, and one whose worker is lost."""
         workers = self.web.node.server.node.workers
@@ -237,7 +251,7 @@ async def test_every_metric_moves(serve: Callable[..., Awaitable[Web]]) -> None:
     for step in (
         hour.write, hour.forget_a_producer, hour.read, hour.refuse, hour.hold, hour.trim, hour.group, hour.stop_halfway,
         hour.open_a_session, hour.drop, hour.break_the_protocol, hour.run_out_of_room, hour.lose_the_cell,
-        hour.connect_too_often, hour.tables, hour.sort, hour.query,
+        hour.connect_too_often, hour.tables, hour.sort, hour.materialize, hour.query,
     ):  # fmt: skip
         await step()
         await hour.scrape()

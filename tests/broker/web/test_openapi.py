@@ -68,6 +68,9 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
         ("POST", "/v1/tables/{name}/mount"): {"last_tablet_index": 0},
         ("POST", "/v1/tables/{name}/unfreeze"): {},
         ("POST", "/v1/tables/{name}/unmount"): {},
+        ("POST", "/v1/materializations"): {"topic": "t", "table": "sorted", "columns": {"k": "$row_index"}},
+        ("POST", "/v1/materializations/{name}/pause"): {},
+        ("POST", "/v1/materializations/{name}/resume"): {"from_start": True},
         ("POST", "/v1/bundles"): {"name": "c"},
         ("PATCH", "/v1/bundles/{name}"): {"node_tag_filter": "!a"},
         ("POST", "/v1/cells"): {"bundle": "c"},
@@ -86,8 +89,10 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
         is_of_sorted = route.path.endswith(("/lookup", "/inside", "/compaction"))
         is_of_sorted |= route.method == "DELETE" and route.path.endswith("/rows")
         is_unmounted = route.path.endswith(("/alter", "/reshard"))
+        is_of_sorted |= route.path.startswith("/v1/materializations")
         table = {"name": "sorted" if is_of_sorted else "unmounted" if is_unmounted else "mounted"}
-        path = route.path.format_map(names | ({**table, "tablet": 0} if route.path.startswith("/v1/tables") else {}))
+        of_tables = route.path.startswith(("/v1/tables", "/v1/materializations"))
+        path = route.path.format_map(names | ({**table, "tablet": 0} if of_tables else {}))
         if required := {parameter.name: names[parameter.name] for parameter in route.parameters if parameter.required}:
             path += f"?{urlencode(required)}"
         status, answer = await web.ask(route.method, path, bodies.get((route.method, route.path)))
@@ -101,7 +106,7 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
 def test_what_is_shown_names_its_cell() -> None:
     """Tests alone reach faults and the clock; a follower's events name it one by one; the document is every cell's, and
     so are bundles."""
-    others = ("tables", "test/", "events", "openapi.json", "blobs", "cells", "bundles", "tree/")
+    others = ("tables", "test/", "events", "openapi.json", "blobs", "cells", "bundles", "tree/", "materializations")
     shown = [each for each in ROUTES if each.method == "GET" and not each.path.removeprefix("/v1/").startswith(others)]
     assert len(shown) > 10
     for route in shown:

@@ -1,0 +1,1 @@
+"""Sorted tables that are fed from topics: tied to them, fed, paused, shown."""

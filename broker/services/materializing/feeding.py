@@ -1,0 +1,105 @@
+"""Feeding of the sorted tables of a node: a feed for each materialization that is not paused, while the cells are open.
+
+A look each second, and whenever one is asked for, begins the feeds that the scheme has, and ends those of records that
+changed or of an opening that is over. Without any nothing is loaded.
+"""
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from pqbroker.broker.services.tables.callers import TablesNode
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.storage.tablets.scheme_materializations import MaterializationRecord
+from pqbroker.storage.tablets.scheme_objects import MATERIALIZATIONS
+from pqbroker.tables.serving.share import WriteRate
+
+if TYPE_CHECKING:
+    from pqbroker.broker.services.materializing.feed import Feed
+
+FEEDS_LOOK_S: Final = 1.0
+
+
+class FeedCounters:
+    """Counters of all feeds since the start."""
+
+    __slots__ = ("dead_letters", "records", "rows")
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.rows = 0
+        self.dead_letters = 0
+
+
+class FeedShare:
+    """Things that the feeds of a node have in common. `slots`: held while records become rows."""
+
+    __slots__ = ("counters", "rate", "slots")
+
+    def __init__(self, counters: FeedCounters, settings: BrokerSettings) -> None:
+        self.counters = counters
+        self.rate = WriteRate(settings.table_feed_rate)
+        self.slots = asyncio.Semaphore(settings.table_feeds_max)
+
+
+class Feeding:
+    """Feeds of a node by the id of their table."""
+
+    def __init__(self) -> None:
+        self.feeds: dict[bytes, Feed] = {}
+        self.counters = FeedCounters()
+        self._share: FeedShare | None = None
+        self._wanted = asyncio.Event()
+
+    def look_soon(self) -> None:
+        """Look in the loop's next turn."""
+        self._wanted.set()
+
+    async def run(self, node: TablesNode) -> None:
+        """Follow the scheme until the task is cancelled."""
+        try:
+            while True:
+                self._wanted.clear()
+                await self.look(node)
+                await self._wait()
+        finally:
+            await self._end(list(self.feeds))
+
+    async def look(self, node: TablesNode) -> None:
+        """End the feeds that are over; begin those that are not begun."""
+        opened = node.cell.current
+        rows: Any = opened.scheme.rows(MATERIALIZATIONS)
+        if not rows and not self.feeds:
+            return
+        wanted = {key[0]: row for key, row in rows.items() if not row["is_paused"]}
+        over = [
+            table_id for table_id, feed in self.feeds.items()
+            if feed.opened is not opened or feed.row is not wanted.get(table_id)
+        ]  # fmt: skip
+        await self._end(over)
+        for table_id, row in wanted.items():
+            if table_id not in self.feeds:
+                self.feeds[table_id] = await self._begin(node, table_id, row)
+
+    async def _wait(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FEEDS_LOOK_S):
+                await self._wanted.wait()
+
+    async def _begin(self, node: TablesNode, table_id: bytes, row: Any) -> "Feed":
+        feeds = await asyncio.to_thread(_load)
+        if self._share is None:
+            self._share = FeedShare(self.counters, node.settings)
+        feed: Feed = feeds.Feed(node, MaterializationRecord.read(table_id, row), row, self._share)
+        feed.start()
+        return feed
+
+    async def _end(self, table_ids: list[bytes]) -> None:
+        feeds = [self.feeds.pop(table_id) for table_id in table_ids]
+        await asyncio.gather(*(feed.stop() for feed in feeds))
+
+
+def _load() -> Any:
+    from pqbroker.broker.services.materializing import feed
+
+    return feed
