@@ -43,7 +43,7 @@ def encode_prefix(schema: SortedSchema, key: Any, where: str) -> tuple[bytes, by
     values of the first key columns. A column that the table fills is given, or follows from the others. TableError
     INVALID_ROW."""
     _check_names(schema, key, where, [column.name for column in schema.keys])
-    values = {column.name: _value(column, key[column.name], where) for column in schema.keys if column.name in key}
+    values = {column.name: pack_value(column, key[column.name], where) for column in schema.keys if column.name in key}
     for column in schema.keys:
         if column.expression is not None and column.name not in key and values.keys() >= {*column.expression.columns}:
             values[column.name] = schema.computers[column.name](values)
