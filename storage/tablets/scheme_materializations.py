@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from pqbroker.storage.ids import TabletId, new_uuid
+from pqbroker.storage.ids import new_uuid
 from pqbroker.storage.tablets.row_sets import Row, RowChanges
 from pqbroker.storage.tablets.scheme import Scheme, SchemeError
 from pqbroker.storage.tablets.scheme_objects import MATERIALIZATIONS, SORTED_TABLES
@@ -33,8 +33,6 @@ class MaterializationRecord:
     """Name that the topic had when it was tied to the table."""
     run: bytes
     """Id of this reading of the topic: progress of another one does not count."""
-    home: TabletId
-    """Tablet that keeps the progress."""
     origins: Mapping[str, str]
     """Origin of each column that has one."""
     declared: Mapping[str, str] | None

@@ -7,7 +7,7 @@ A run is one reading of the topic from some offset on. A commit of rows moves a 
 run stood: rows that were read before another run began, or twice, are refused.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -20,6 +20,7 @@ from pqbroker.tables.serving.stored_keys import LETTERS_KEY, feed_key, read_feed
 LETTERS_MAX: Final = 100
 """Dead letters of a table that are kept, the last ones."""
 _OFFSET = Struct(">16sQ")
+_ROWS_AT_ONCE = 1_000
 
 
 class DeadLetter(NamedTuple):
@@ -97,6 +98,16 @@ class FeedProgress:
             letters = msgspec.json.encode(move.letters)
             written.append(Write(LETTERS_KEY, [letters], len(letters)))
         return written
+
+    def requests(self) -> Iterator[list[Command]]:
+        """Yield requests that make all of it durable in another tablet, which takes the place of this one."""
+        if self.letters.count:
+            letters = msgspec.json.encode(self.letters)
+            yield [Write(LETTERS_KEY, [letters], len(letters))]
+        rows = [(partition, _OFFSET.pack(run, offset)) for partition, (run, offset) in self._offsets.items()]
+        for first in range(0, len(rows), _ROWS_AT_ONCE):
+            some = rows[first : first + _ROWS_AT_ONCE]
+            yield [Write(feed_key(partition), [value], len(value), INLINE) for partition, value in some]
 
     def apply(self, move: FeedMove) -> None:
         """The move is durable. One of an earlier start may be told late."""

@@ -138,6 +138,9 @@ class ChunkMoves:
         for index in range(plan.first, plan.last + 1):
             if (record.pivots[index], _end(record, index)) not in ranges:
                 await self._move_chunks(table.tablets[index], ranges, new)
+        if plan.first == 0 and 0 in new:  # the first tablet keeps the progress of what feeds the table
+            for request in table.tablets[0].progress.requests():
+                await new[0].kv.execute(request)
         return _resharded(record, plan, ranges, before, new)
 
     async def _made(

@@ -79,9 +79,6 @@ def check_one_cell(record: SortedTableRecord) -> None:
 
 
 def _check_table(table: SortedTable, record: MaterializationRecord) -> None:
-    if table.record.tablets[0] != record.home:
-        text = "the table was resharded, and its first tablet had the progress"
-        raise TableError("TABLE_RESHARDED", text, f"{FROM_START}.")
     if table.record.columns != record.columns:
         text = "the table was altered since its origins were found"
         raise TableError("TABLE_ALTERED", text, f"{RESUME} finds the origins again.")

@@ -55,7 +55,7 @@ async def create_materialization(caller: FeedingCaller, new: NewMaterialization)
     check_one_cell(table.record)
     origins = resolve_origins(table.schema, typed_schema_of(topic), new.columns)
     wanted = MaterializationRecord(
-        table.record.table_id, topic.record.topic_id, topic.record.name, b"", table.record.tablets[0], origins,
+        table.record.table_id, topic.record.topic_id, topic.record.name, b"", origins,
         new.columns, tuple(table.record.columns), new.letter_topic, False, caller.node.clock(),
     )  # fmt: skip
     try:
@@ -86,9 +86,8 @@ async def resume(caller: FeedingCaller, name: str, *, from_start: bool) -> Mater
             text = f"the topic {record.topic!r} is another one than the one that was read"
             raise TableError("TOPIC_REPLACED", text, "Resume from its start: --from-start, or {\"from_start\": true}.")
         origins = resolve_origins(table.schema, typed_schema_of(topic), record.declared)
-        home = table.record.tablets[0] if from_start else record.home
         return replace(
-            record, is_paused=False, topic_id=topic.record.topic_id, origins=origins, home=home,
+            record, is_paused=False, topic_id=topic.record.topic_id, origins=origins,
             columns=tuple(table.record.columns),
         )  # fmt: skip
 

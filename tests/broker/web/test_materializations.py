@@ -374,3 +374,21 @@ async def test_what_cannot_feed_a_table_is_refused_by_name(web: Web) -> None:
     assert (await web.refusal("POST", f"{ONE}/pause", {}))[:2] == (404, "NO_MATERIALIZATION")
     await feed(web, columns={"id": "$row_index"})
     assert (await refused(columns={"id": "$row_index"})).startswith("MATERIALIZED ")
+
+
+async def test_a_reshard_keeps_progress_and_dead_letters(web: Web) -> None:
+    await create(web)
+    await produce(web, *[(str(number), str(number)) for number in range(10)], (None, "lost"))
+    before = await caught_up(web)
+    await web.ask("POST", "/v1/tables/latest/unmount", {})
+    status, answer = await web.ask("POST", "/v1/tables/latest/reshard", {"pivot_keys": [[], ["3"], ["6"]]})
+    assert status == 200, answer
+    await web.ask("POST", "/v1/tables/latest/mount", {})
+    read = web.node.server.node.feeding.counters.records
+    await produce(web, ("5", "later"), ("8", None))
+    after = await shown(web, is_running)
+    assert (before["partitions"][0]["offset"], after["partitions"][0]["offset"]) == (11, 13)
+    assert after["dead_letters"] == before["dead_letters"]
+    assert web.node.server.node.feeding.counters.records == read + 2, "nothing is read again"
+    rows = await rows_of(web, *({"key": str(number)} for number in range(10)))
+    assert [row and row["value"] for row in rows] == [*map(str, range(5)), "later", "6", "7", None, "9"]
