@@ -104,7 +104,7 @@ class Lookup:
                     raise RangeTooLarge(f"more than {READ_BYTES_MAX} bytes of rows")
                 block = await self._block(chunk, index, number)
                 await self._add_block(block, index, (first, end), found)
-        rows = []
+        rows: list[tuple[bytes, Sequence[Any]]] = []
         for number, key in enumerate(sorted(found)):
             if number % _ROWS_AT_ONCE == _ROWS_AT_ONCE - 1:
                 await asyncio.sleep(0)
