@@ -161,7 +161,7 @@ COMMANDS: Mapping[str, tuple[str, Callable[[], Family]]] = {
     "group": ("List, describe, reset and delete consumer groups.", _group),
     "cluster": ("Show a cluster's nodes, health, settings and clients.", _cluster),
     "top": ("Show topics by rate and groups by lag, refreshed until Ctrl-C.", _top),
-    "sql": ("Query topics as tables with SQL.", _sql),
+    "sql": ("Query topics and tables with SQL.", _sql),
     "tablet": ("List, show, restart and move the tablets of a pqbroker.", _tablet),
     "table": ("Create, list, fill, read, alter, mount and drop tables of a pqbroker.", _table),
     "cell": ("List, create and remove the cells of a pqbroker.", _cell),
