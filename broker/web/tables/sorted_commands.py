@@ -128,6 +128,7 @@ async def served(call: Call, verb: str) -> Any:
     """Serve a verb for a sorted table. TableError SORTED_TABLE for one that only other tables have."""
     found = _VERBS.get(verb)
     if found is None:
+        find_sorted(call, AclOperation.DESCRIBE, _name(call))  # who may not see the table is not told its kind
         path, name = table_path(_name(call)), verb.replace("_", " ")
         raise TableError("SORTED_TABLE", f"{path} is a sorted table, which has no {name}", _NO_CURE)
     return await found(call)

@@ -1,13 +1,14 @@
 """Every path under /v1 asks the same place as the Kafka APIs whether the caller may do what it does."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import aiohttp
 import pytest
 
-from pqbroker.broker.ground.access import AclOperation, AclResource, Principal
+from pqbroker.broker.ground.access import AclOperation, AclResource, DirectCaller, Principal
+from pqbroker.broker.services.sorted_tables.making import NewSortedTable, create_sorted
 from pqbroker.broker.web.endpoints import start_http
 from pqbroker.broker.web.routing.routes import Route
 from pqbroker.broker.web.served import ROUTES
@@ -63,19 +64,23 @@ class Nothing:
         return False
 
 
+COLUMNS = [{"name": "id", "type": "int64", "sort_order": "ascending"}, {"name": "note", "type": "utf8"}]
+
+
 @pytest.fixture
 async def guarded(node: Node) -> AsyncIterator[str]:
-    """Where a node with the topic `t` allows nothing."""
+    """Where a node with the topic `t` and the sorted table `s` allows nothing."""
     await node.create_topic("t")
+    await create_sorted(DirectCaller(node.server.node), NewSortedTable("//s", COLUMNS))
     access = replace(node.server.node, access=Nothing())
     close, address = await start_http(access, Address("127.0.0.1", 0))
     yield f"http://{address}"
     await close()
 
 
-def path_of(route: Route) -> str:
+def path_of(route: Route, names: Mapping[str, str] = NAMES) -> str:
     path = route.path
-    for name, value in NAMES.items():
+    for name, value in names.items():
         path = path.replace(name, value)
     return path + "?" + "&".join(f"{one.name}=1" for one in route.parameters if one.required)
 
@@ -98,6 +103,26 @@ async def test_who_may_do_nothing_sees_and_changes_nothing(guarded: str, route: 
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED.name,
     }
     assert document["error"]["cure"]
+
+
+OF_TABLES = [route for route in ROUTES if route.path.startswith("/v1/tables/{name}") or route.path == "/v1/tree/{path}"]
+
+
+@pytest.mark.parametrize("route", OF_TABLES, ids=lambda each: each.summary)
+async def test_of_a_sorted_table_nothing_is_seen_or_changed(guarded: str, route: Route) -> None:
+    body = None if route.body is None else BODIES.get(f"{route.method} {route.path}", BODIES.get(route.path, {}))
+    path = path_of(route, NAMES | {"{path}": "s/@max_data_ttl", "{name}": "s"})
+    async with aiohttp.ClientSession() as session, session.request(route.method, guarded + path, json=body) as answer:
+        document = await answer.json()
+    refusal = (answer.status, document["error"]["code"])
+    assert refusal == (403, ErrorCode.TOPIC_AUTHORIZATION_FAILED.name), document
+
+
+async def test_of_a_sorted_table_no_name_is_seen(guarded: str) -> None:
+    async with aiohttp.ClientSession() as session:
+        for path, names in (("/v1/tree/?children=true", ["sys"]), ("/v1/tree/sys/tablets?children=true", [])):
+            async with session.get(guarded + path) as answer:
+                assert (answer.status, await answer.json()) == (200, names)
 
 
 async def test_the_document_of_the_paths_is_open_to_all(guarded: str) -> None:
