@@ -86,6 +86,11 @@ def key_pieces(keys: Iterable[Mapping[str, Any]], more: Mapping[str, Any]) -> It
         yield JsonPiece(some, form)
 
 
+def json_body(fields: Mapping[str, Any]) -> bytes:
+    """Return a body with values of rows in it. TypeError for a value that has no JSON form."""
+    return _encode(fields).encode()
+
+
 def _json_pieces(rows: Iterable[Mapping[str, Any]], tablet_index: int | None) -> Iterator[Piece]:
     gathered: list[bytes] = []
     size = 0

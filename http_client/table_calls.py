@@ -109,9 +109,7 @@ class TableCalls:
 
     def lookup(self, pieces: Iterable[Piece]) -> Steps[list[Row | None]]:
         """Return the rows of keys of a sorted table, in their order; None where there is none."""
-        if self._byte_columns is None:
-            self._byte_columns = yield from self._learn_byte_columns()
-        names, path = self._byte_columns, f"{self._path}/lookup"
+        names, path = (yield from self._byte_names()), f"{self._path}/lookup"
         found: list[Row | None] = []
 
         def request(piece: Piece) -> Request:
@@ -122,6 +120,12 @@ class TableCalls:
 
         yield from _send(pieces, request, take)
         return found
+
+    def lookup_prefix(self, body: bytes) -> Steps[list[Row]]:
+        """Return the rows of a sorted table whose keys begin with some values, in the order of their keys."""
+        names = yield from self._byte_names()
+        request = Request("POST", f"{self._path}/lookup", body, is_repeatable=True)
+        return [_read_row(row, names) for row in read((yield from ask(request)))["rows"]]
 
     def stage(
         self, pieces: Iterable[Piece], session: str, sequence: int, tablet_hint: int | None
@@ -194,6 +198,11 @@ class TableCalls:
         body = json.dumps({"attributes": attributes}).encode()
         request = Request("PATCH", self._path, body, is_repeatable=True)
         return TableDescription.read(read((yield from ask(request))))
+
+    def _byte_names(self) -> Steps[frozenset[str]]:
+        if self._byte_columns is None:
+            self._byte_columns = yield from self._learn_byte_columns()
+        return self._byte_columns
 
     def _learn_byte_columns(self) -> Steps[frozenset[str]]:
         """A topic without a schema has those of the raw view."""

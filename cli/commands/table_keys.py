@@ -47,6 +47,13 @@ def add_lookup(app: Family) -> None:
                 help="Timestamp of the commit to read at, as `table insert` prints it; without it: now.",
             ),
         ] = None,
+        prefix: Annotated[
+            str | None,
+            option(
+                "--prefix", metavar="KEY",
+                help="First columns of a key, written as KEY is: print all rows whose keys begin so, in their order.",
+            ),
+        ] = None,
         column: Annotated[
             list[str] | None,
             option(
@@ -57,17 +64,19 @@ def add_lookup(app: Family) -> None:
         json: Json = False,
     ) -> None:
         """Print the rows of a sorted table that have these keys, as they are or were; a thousand keys in a request."""
+        if prefix is not None and key:
+            raise WrongInput("give keys, or --prefix alone")
         asked: dict[str, Any] = {} if at is None else {"timestamp": at}
         asked |= {"columns": column} if column else {}
         path = table_path(table)
-        rows: list[dict[str, Any]] = []
-        missing: list[dict[str, Any]] = []
         with Web(http) as web:
-            given = _keys(web, path, key)
-            while some := list(islice(given, ROWS_PER_REQUEST)):
-                found = _look_up(web, f"{path}/lookup", some, asked)
-                rows += [row for row in found if row is not None]
-                missing += [one for one, row in zip(some, found, strict=True) if row is None]
+            if prefix is None:
+                rows, missing = _look_up_all(web, path, key, asked)
+            else:
+                (begin,) = _keys(web, path, [prefix])
+                rows, missing = web.post(f"{path}/lookup", {"prefix": begin, **asked}, "rows")["rows"], []
+        if not rows and not missing and not json:
+            say(f"no row of {table} has such a key")
         _show(rows, missing, json=json)
 
 
@@ -93,6 +102,20 @@ def add_delete_rows(app: Family) -> None:
             show_json({"rows": count, "timestamp": timestamp})
         else:
             say(f"deleted the rows of {count} key{'s' * (count != 1)} at timestamp {timestamp}")
+
+
+def _look_up_all(
+    web: Web, path: str, texts: list[str] | None, asked: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the rows of keys, and the keys that have none."""
+    rows: list[dict[str, Any]] = []
+    missing: list[dict[str, Any]] = []
+    given = _keys(web, path, texts)
+    while some := list(islice(given, ROWS_PER_REQUEST)):
+        found = _look_up(web, f"{path}/lookup", some, asked)
+        rows += [row for row in found if row is not None]
+        missing += [one for one, row in zip(some, found, strict=True) if row is None]
+    return rows, missing
 
 
 def _look_up(web: Web, path: str, keys: list[dict[str, Any]], asked: Mapping[str, Any]) -> list[Any]:

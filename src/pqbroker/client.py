@@ -27,7 +27,7 @@ from pqbroker.http_client.facts import TableDescription as TableDescription
 from pqbroker.http_client.facts import TableSummary as TableSummary
 from pqbroker.http_client.facts import TabletDescription as TabletDescription
 from pqbroker.http_client.query_calls import QueryCalls
-from pqbroker.http_client.row_pieces import ArrowRows, Piece, key_pieces, pieces_of, whole_piece
+from pqbroker.http_client.row_pieces import ArrowRows, Piece, json_body, key_pieces, pieces_of, whole_piece
 from pqbroker.http_client.table_calls import PAGE_ROWS, Row, TableCalls, list_tables
 
 if TYPE_CHECKING:
@@ -139,6 +139,13 @@ class Table:
         keys is read as committed when it is asked for. `columns`: those to return, all unless given.
         """
         return self._perform(self._calls.lookup(_looked_up(keys, timestamp, columns)))
+
+    def lookup_prefix(
+        self, prefix: Mapping[str, Any], *, timestamp: int | None = None, columns: Sequence[str] | None = None
+    ) -> list[Row]:
+        """Return the rows of a sorted table whose keys begin with the values of the first key columns, in the order of
+        their keys: 10 000 at most, else ClientError TOO_MANY_ROWS. The other arguments are those of `lookup`."""
+        return self._perform(self._calls.lookup_prefix(json_body({"prefix": prefix, **_as_of(timestamp, columns)})))
 
     def delete_rows(self, keys: RowKeys) -> DeletedRows:
         """Delete the rows of a sorted table that have these keys; a thousand in a request, all of it or none."""
@@ -322,6 +329,12 @@ class AsyncTable:
     ) -> list[Row | None]:
         return await self._perform(self._calls.lookup(_looked_up(keys, timestamp, columns)))
 
+    async def lookup_prefix(
+        self, prefix: Mapping[str, Any], *, timestamp: int | None = None, columns: Sequence[str] | None = None
+    ) -> list[Row]:
+        body = json_body({"prefix": prefix, **_as_of(timestamp, columns)})
+        return await self._perform(self._calls.lookup_prefix(body))
+
     async def delete_rows(self, keys: RowKeys) -> DeletedRows:
         return await self._perform(self._calls.delete_rows(key_pieces(keys, {})))
 
@@ -422,8 +435,13 @@ def _insertion(
 
 
 def _looked_up(keys: RowKeys, timestamp: int | None, columns: Sequence[str] | None) -> Iterator[Piece]:
-    more = {"timestamp": timestamp, "columns": None if columns is None else list(columns)}
-    return key_pieces(keys, {name: value for name, value in more.items() if value is not None})
+    return key_pieces(keys, _as_of(timestamp, columns))
+
+
+def _as_of(timestamp: int | None, columns: Sequence[str] | None) -> dict[str, Any]:
+    """Return the fields of a lookup beside its keys; without those that are not given."""
+    given = {"timestamp": timestamp, "columns": None if columns is None else list(columns)}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _tablets(first: int | None, last: int | None, **more: bool) -> dict[str, Any]:

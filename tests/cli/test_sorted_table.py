@@ -66,6 +66,17 @@ def test_rows_are_looked_up_by_keys_as_columns_or_json(shell: TableShell, table:
     assert one == {"count": 5}
 
 
+def test_rows_are_looked_up_by_the_first_columns_of_their_keys(shell: TableShell, table: str) -> None:
+    keys = (("a", 2), ("a", 1), ("b", 1), ("z", 5))
+    shell("insert", table, given="".join(f'{{"shop": "{shop}", "id": {number}}}\n' for shop, number in keys))
+    found = shell("lookup", table, "--prefix", "shop=a", "--column", "id", "--json").objects
+    assert found == [{"id": 1}, {"id": 2}]
+    assert len(shell("lookup", table, "--prefix", "{}", "--json").objects) == 4
+    assert shell("lookup", table, "--prefix", "shop=q").output == f"no row of {table} has such a key\n"
+    assert "give keys, or --prefix alone" in shell("lookup", table, "shop=a,id=1", "--prefix", "shop=a").errors
+    assert "Give the first columns of the key" in shell("lookup", table, "--prefix", "id=1").errors
+
+
 def test_an_update_keeps_other_columns_and_rows_are_read_as_they_were(shell: TableShell, table: str) -> None:
     first = shell("insert", table, "--row", '{"shop": "a", "id": 1, "note": "x", "count": 1}', "--json").object
     shell("insert", table, "--row", '{"shop": "a", "id": 1, "count": 2}', "--update")

@@ -51,6 +51,20 @@ async def test_rows_are_looked_up_as_they_were_inserted(client: Any, name: str) 
     assert await done(table.lookup([])) == []
 
 
+async def test_rows_are_looked_up_by_the_first_columns_of_their_keys(client: Any, name: str) -> None:
+    table = client.table(name)
+    await done(table.create(SCHEMA, pivot_keys=[[], [b"a".decode(), 2]]))
+    rows = [row(b"a", number) for number in range(4)]
+    first = await done(table.insert([*reversed(rows), row(b"b\xff", 1)]))
+    await done(table.delete_rows([key(b"a", 1)]))
+    assert await done(table.lookup_prefix({"shop": b"a"})) == [rows[0], *rows[2:]]
+    assert await done(table.lookup_prefix({"shop": b"a"}, timestamp=first.timestamp, columns=["id"])) == [
+        {"id": number} for number in range(4)
+    ]  # fmt: skip
+    assert await done(table.lookup_prefix({"shop": b"b\xff"}, columns=["shop"])) == [{"shop": b"b\xff"}]
+    assert await done(table.lookup_prefix({"shop": b"q"})) == []
+
+
 async def test_an_update_keeps_other_columns_and_rows_are_read_as_they_were(client: Any, name: str) -> None:
     table = client.table(name)
     await done(table.create(SCHEMA))
