@@ -92,7 +92,7 @@ def run(directory: Path, *, kills: int, seed: int) -> Outcome:
     with broker(directory / "data", SETTINGS) as node:
         calls = HttpCalls(lambda: node.http)
         calls.ask("POST", "/v1/tables", TABLE)
-        with _load(node, written, seed):
+        with load(node, written, seed):
             for _ in range(kills):
                 time.sleep(chance.uniform(0, UNDER_LOAD_MAX_S))
                 if chance.random() < WORKER_SHARE:
@@ -140,7 +140,7 @@ def _is_passing(refusal: BrokerRefusedError) -> bool:
 
 
 @contextmanager
-def _load(node: Broker, written: Written, seed: int) -> Iterator[None]:
+def load(node: Broker, written: Written, seed: int) -> Iterator[None]:
     """Write rows until the block ends, over whatever happens to the broker."""
     stopping, calls = threading.Event(), HttpCalls(lambda: node.http)
     with ThreadPoolExecutor(WRITERS) as threads:
