@@ -8,7 +8,7 @@ from typing import Any
 from crc32c import crc32c
 
 INLINE_KINDS = {1: "value", 2: "chain", 3: "shared chain"}
-TABLETS = {1: "scheme", 2: "PersQueue", 3: "coordinator", 4: "hive"}
+TABLETS = {1: "scheme", 2: "PersQueue", 3: "coordinator", 4: "hive", 5: "sorted"}
 CHANGES = {1: "put", 2: "delete", 3: "delete range"}
 ROWS = "rows of the round"
 OPERATIONS = {1: "create row set", 2: "set columns of", 3: "drop row set", 4: "put", 5: "delete"}

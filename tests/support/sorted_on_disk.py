@@ -16,6 +16,62 @@ _FIXED = {
 DELETE, WRITE, UPDATE = 1, 2, 3
 
 
+RECORD_FACTS = (
+    "format", "created_ms", "revision", "size", "index_bytes", "unpacked_bytes", "rows", "keys", "deletes",
+    "least_timestamp", "greatest_timestamp", "first_key", "last_key",
+)  # fmt: skip
+
+
+def explain_tablet(values: dict[bytes, bytes], types: list[str]) -> dict[str, int]:
+    """Take the keys and values of a sorted tablet apart; return how many there are of each kind, and rows of its log
+    and chunks. `types`: of the value columns."""
+    found: dict[str, int] = {}
+    numbers: dict[int, str] = {}
+
+    def count(kind: str, more: int = 1) -> None:
+        found[kind] = found.get(kind, 0) + more
+
+    for key, value in values.items():
+        letter, rest = key[:1], key[1:]
+        if letter == b"f":
+            facts = json.loads(value)
+            assert (rest, set(facts), facts["format"]) == (b"", {"format", "retained_timestamp"}, 1)
+            count("facts")
+        elif letter == b"p":
+            pivots = json.loads(value)
+            keys = [bytes.fromhex(pivot) for pivot in pivots["pivots"]]
+            assert (rest, set(pivots), pivots["format"], sorted(set(keys))) == (b"", {"format", "pivots"}, 1, keys)
+            count("pivots")
+        elif letter == b"l":
+            store, _ = unpack(">QQ", rest)
+            assert numbers.setdefault(store, "store") == "store"
+            count("log values")
+            count("logged rows", len(explain_log(value, types)))
+        elif letter == b"c":
+            _explain_record(json.loads(value), values[b"d" + rest])
+            assert numbers.setdefault(unpack(">Q", rest)[0], "chunk") == "chunk"
+            count("chunks")
+        elif letter == b"d":
+            assert b"c" + rest in values
+            count("chunk rows", len(explain_chunk(value)[1]))
+        else:
+            assert letter == b"t", key
+            assert numbers.setdefault(unpack(">QI", rest)[0], "task") == "task"
+            count("pieces")
+    return found
+
+
+def _explain_record(record: dict[str, Any], chunk: bytes) -> None:
+    """Check that a chunk's record says what the chunk does."""
+    assert sorted(record) == sorted(RECORD_FACTS)
+    facts, rows = explain_chunk(chunk)
+    assert (record["format"], record["size"]) == (1, len(chunk))
+    assert record["index_bytes"] == unpack_from("<Q", chunk, len(chunk) - 16)[0] + 24
+    assert record["first_key"] == rows[0][0].hex()
+    for name in ("unpacked_bytes", "rows", "keys", "deletes", "least_timestamp", "greatest_timestamp", "last_key"):
+        assert record[name] == facts[name]
+
+
 def explain_chunk(chunk: bytes) -> tuple[dict[str, Any], list[list[Any]]]:
     """Facts of a chunk, and its rows: key, timestamp, if it is a delete, each column's bytes (None: null; ...: absent).
     """
