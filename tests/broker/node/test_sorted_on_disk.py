@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pqbroker.fixture.http_calls import HttpCalls
+from pqbroker.fixture.http_calls import BrokerRefusedError, HttpCalls
 from pqbroker.storage.disk.offline import look_into
 from pqbroker.storage.engine import BlobKey
 from pqbroker.testing import broker
@@ -43,6 +43,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 calls.ask("POST", f"{TABLE}/{verb}", {})
         while any(tablet["statistics"]["partition_count"] < 2 for tablet in tablets(calls)):
             pass
+        while not all(is_cleaned(calls, number) for number in (0, ROWS - 1)):
+            pass
         insert(calls, range(ROWS))
         calls.ask("DELETE", f"{TABLE}/rows", {"keys": [{"id": number} for number in range(5)]})
         calls.ask("POST", f"{TABLE}/rows?update=true", {"rows": [{"id": 7, "price": 1.5}]})
@@ -52,6 +54,15 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def insert(calls: HttpCalls, numbers: range) -> None:
     rows = [{"id": number, "text": f"{number * 7919 % 10007:x}" * 8, "price": None} for number in numbers]
     calls.ask("POST", f"{TABLE}/rows", {"rows": rows})
+
+
+def is_cleaned(calls: HttpCalls, number: int) -> bool:
+    """Return True if a merge has cleaned the tablet of a row, which then has facts."""
+    try:
+        calls.ask("POST", f"{TABLE}/lookup", {"keys": [{"id": number}], "timestamp": 1})
+    except BrokerRefusedError as refusal:
+        return refusal.code == "TIMESTAMP_TOO_OLD"
+    return False
 
 
 def tablets(calls: HttpCalls) -> Any:
