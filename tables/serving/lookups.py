@@ -2,7 +2,7 @@
 that may have them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from pqbroker.storage.engine import BlobMissing
@@ -25,12 +25,18 @@ FOUND_KEYS_MAX: Final = 10_000
 """Keys of a range that is looked up, those of deleted rows included."""
 READ_BYTES_MAX: Final = 64 << 20
 """Unpacked bytes of the blocks that the lookup of a range reads."""
+_CHUNK_LOST = (BlobMissing, ChunkDamaged, KeyMissing)
+"""Errors of a chunk that is damaged, or was merged with others or moved meanwhile."""
 _ROWS_AT_ONCE = 200
 """Rows of a block, or keys in memory, that are gone through before the loop's other work has its turn."""
 
 
 class RangeTooLarge(Exception):
     """A range has too many keys or bytes to be looked up; the text says of what, and how many there may be."""
+
+
+class ChunkReplaced(Exception):
+    """A chunk of the range was merged with others, or moved, meanwhile: look again."""
 
 
 class StoredRows(NamedTuple):
@@ -47,7 +53,14 @@ class StoredRows(NamedTuple):
 class Lookup:
     """Lookups of one request in one tablet, at one timestamp."""
 
-    def __init__(self, rows: StoredRows, timestamp: int) -> None:
+    def __init__(self, rows_now: Callable[[], StoredRows], timestamp: int) -> None:
+        self._rows_now = rows_now
+        self._timestamp = timestamp
+        self._pinned: _Pinned = {}
+        self._take(rows_now())
+
+    def _take(self, rows: StoredRows) -> None:
+        """Look in these from now on."""
         schema = self._schema = rows.schema
         self._form = schema.form
         self._key_columns = len(schema.keys)
@@ -56,8 +69,6 @@ class Lookup:
         self._structure = rows.structure
         self._kv = rows.kv
         self._kept = rows.kept
-        self._timestamp = timestamp
-        self._pinned: _Pinned = {}
 
     async def find(self, key: bytes) -> Sequence[Any] | None:
         """Return the values of the row; None: there is none. TableError CHUNK_DAMAGED; ShardLost."""
@@ -67,9 +78,10 @@ class Lookup:
         for chunk in chunks:
             try:
                 versions += await self._in_chunk(chunk, key)
-            except (BlobMissing, ChunkDamaged, KeyMissing) as damage:
-                if self._structure.chunks.get(chunk.number) is not chunk:
-                    return await self.find(key)  # merged meanwhile: another chunk has its rows
+            except _CHUNK_LOST as damage:
+                if not self._is_current(chunk):
+                    self._take(self._rows_now())
+                    return await self.find(key)  # merged or moved meanwhile: its rows are elsewhere
                 raise chunk.damaged(self._schema, damage) from None
         if chunks:
             versions.sort(key=_newest_first)
@@ -77,7 +89,7 @@ class Lookup:
 
     async def find_range(self, first: bytes, end: bytes | None) -> list[tuple[bytes, Sequence[Any]]]:
         """Return the rows of the keys from `first` to before `end` (None: to the last one), each behind its key, in
-        order. RangeTooLarge; ChunkDamaged, BlobMissing, KeyMissing, ShardLost."""
+        order. RangeTooLarge; TableError CHUNK_DAMAGED; ChunkReplaced, ShardLost."""
         chunks = [
             chunk
             for chunk in self._structure.chunks.values()
@@ -97,13 +109,12 @@ class Lookup:
             found[key] += self._in_memory(key)
         read_bytes = 0
         for chunk in chunks:
-            index = await self._index(chunk)
-            for number in index.blocks_of_range(first, end):
-                read_bytes += index.places[number].unpacked_bytes
-                if read_bytes > READ_BYTES_MAX:
-                    raise RangeTooLarge(f"more than {READ_BYTES_MAX} bytes of rows")
-                block = await self._block(chunk, index, number)
-                await self._add_block(block, index, (first, end), found)
+            try:
+                read_bytes += await self._add_chunk(chunk, (first, end), found, READ_BYTES_MAX - read_bytes)
+            except _CHUNK_LOST as damage:
+                if not self._is_current(chunk):
+                    raise ChunkReplaced from None
+                raise chunk.damaged(self._schema, damage) from None
         rows: list[tuple[bytes, Sequence[Any]]] = []
         for number, key in enumerate(sorted(found)):
             if number % _ROWS_AT_ONCE == _ROWS_AT_ONCE - 1:
@@ -112,6 +123,26 @@ class Lookup:
             if values is not None:
                 rows.append((key, values))
         return rows
+
+    def _is_current(self, chunk: OpenChunk) -> bool:
+        """Return True if the tablet has a chunk where it was looked for."""
+        now = self._rows_now()
+        return now.kv is self._kv and now.structure.chunks.get(chunk.number) is chunk
+
+    async def _add_chunk(
+        self, chunk: OpenChunk, bounds: tuple[bytes, bytes | None], found: dict[bytes, list[Version]], bytes_max: int
+    ) -> int:
+        """Add the versions that a chunk has of a range of keys; return the unpacked bytes that were read.
+        RangeTooLarge; ChunkDamaged, BlobMissing, KeyMissing."""
+        index = await self._index(chunk)
+        read_bytes = 0
+        for number in index.blocks_of_range(*bounds):
+            read_bytes += index.places[number].unpacked_bytes
+            if read_bytes > bytes_max:
+                raise RangeTooLarge(f"more than {READ_BYTES_MAX} bytes of rows")
+            block = await self._block(chunk, index, number)
+            await self._add_block(block, index, bounds, found)
+        return read_bytes
 
     async def _add_block(
         self, block: Block, index: ChunkIndex, bounds: tuple[bytes, bytes | None], found: dict[bytes, list[Version]]

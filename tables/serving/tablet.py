@@ -317,8 +317,10 @@ class SortedTablet:
 
     def lookup(self, timestamp: int) -> Lookup:
         """Return what looks rows up at a timestamp; `check` was asked."""
-        rows = StoredRows(self.config.schema, self.stores, self.structure, self.kv, self.share.kept)
-        return Lookup(rows, timestamp)
+        return Lookup(self._stored_rows, timestamp)
+
+    def _stored_rows(self) -> StoredRows:
+        return StoredRows(self.config.schema, self.stores, self.structure, self.kv, self.share.kept)
 
     def plan(self, writes: Sequence[Stamped]) -> _PlannedCommit:
         """Plan as `WriteTarget` does."""

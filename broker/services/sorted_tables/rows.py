@@ -4,6 +4,7 @@ import asyncio
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -12,16 +13,13 @@ from pqbroker.broker.services.sorted_tables.finding import find_sorted
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.inserting import GivenRows
 from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
-from pqbroker.storage.engine import BlobMissing
-from pqbroker.storage.kv.commands import KeyMissing
 from pqbroker.tables.mount import MountState, closed
 from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
-from pqbroker.tables.serving.lookups import FOUND_KEYS_MAX, RangeTooLarge
+from pqbroker.tables.serving.lookups import FOUND_KEYS_MAX, ChunkReplaced, RangeTooLarge
 from pqbroker.tables.serving.table import SortedTable
 from pqbroker.tables.serving.tablet import SortedTablet
 from pqbroker.tables.serving.writes import write
-from pqbroker.tables.sorted.chunks import ChunkDamaged
 from pqbroker.tables.sorted.log_entries import NewRow
 from pqbroker.tables.sorted.rows import (
     check_columns,
@@ -106,6 +104,8 @@ async def look_up(
         count += 1
         if size > answer_bytes_max and count > 1:
             raise _too_large(number + 1, answer_bytes_max)
+    for tablet in tablets.values() if timestamp is not None else ():
+        tablet.check_timestamp(at)  # a clean-up may have ended meanwhile
     return found
 
 
@@ -171,12 +171,8 @@ async def _in_tablet(
         await tablet.settle(timestamp)
         tablet.check()
         tablet.check_timestamp(timestamp)
-        before = {*tablet.structure.chunks.values()}
-        try:
+        with suppress(ChunkReplaced):
             return await tablet.lookup(timestamp).find_range(*bounds)
-        except (BlobMissing, ChunkDamaged, KeyMissing):
-            if tablet.is_serving and before <= {*tablet.structure.chunks.values()}:
-                raise
     raise TableError("TABLET_BUSY", f"chunks of {tablet.name} are replaced again and again", "Try again.")
 
 
