@@ -17,10 +17,13 @@ from pqbroker.storage.kv.rows import Entry
 from pqbroker.storage.tablets.scheme_tables import SortedTableRecord
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.chunk_records import ChunkRecord, decode_pivots
+from pqbroker.tables.serving.feed_progress import FeedProgress
 from pqbroker.tables.serving.stored_keys import (
     CHUNK_DATA_KEYS,
     CHUNK_KEYS,
     FACTS_KEY,
+    FEED_KEYS,
+    LETTERS_KEY,
     LOG_KEYS,
     PIECE_KEYS,
     PIVOTS_KEY,
@@ -99,6 +102,8 @@ class _SortedCheck:
             elif kind == CHUNK_DATA_KEYS:
                 if CHUNK_KEYS + key[1:] not in self._entries:
                     self.damage("its chunks", f"chunk {key[1:].hex()} has no record")
+            elif kind == FEED_KEYS or key == LETTERS_KEY:
+                self._check_progress(key)
             elif kind not in (LOG_KEYS, PIECE_KEYS) and key not in (FACTS_KEY, PIVOTS_KEY):
                 self.damage(f"key {key.hex()}", "no version of the table has such a key")
         self._check_log()
@@ -120,6 +125,14 @@ class _SortedCheck:
                 require(is_inside, f"pivots from {self.shown(known[0])} to {self.shown(known[-1])} lie outside of it")
         except _UNREADABLE as bad:
             self.damage("its facts", str(bad))
+
+    def _check_progress(self, key: bytes) -> None:
+        """Check a row of the topic that feeds the table."""
+        try:
+            value = self._value(self._entries[key])
+            FeedProgress.read(*(((), value) if key == LETTERS_KEY else ([(key, value)], None)))
+        except _UNREADABLE as bad:
+            self.damage(f"key {key.hex()}", f"progress in the topic that feeds it: {bad}; the tablet is not served")
 
     def _check_log(self) -> None:
         """Check entries in their order: of one key in a store, timestamps rise."""

@@ -68,7 +68,7 @@ class OpenChunk:
         )  # fmt: skip
 
     def damaged(self, schema: SortedSchema, cause: Exception) -> TableError:
-        """Note that the chunk is unreadable, so that no merge takes it; return what a reader of its keys is told."""
+        """Note that the chunk is unreadable, so that no merge takes it; return the refusal of its readers."""
         keys = " to ".join(json.dumps(show_key(schema, key)) for key in (self.first_key, self.last_key))
         text = f"rows with keys from {keys} are unreadable: chunk {self.number}: {cause}"
         if not self.is_damaged:

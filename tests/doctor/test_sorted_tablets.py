@@ -15,7 +15,7 @@ from pqbroker.storage.disk import index_rows
 from pqbroker.storage.disk.segments import segment_name
 from pqbroker.storage.kv.rows import Entry
 from pqbroker.tables.serving.chunk_records import encode_pivots
-from pqbroker.tables.serving.stored_keys import log_key, piece_key
+from pqbroker.tables.serving.stored_keys import feed_key, log_key, piece_key
 from pqbroker.tables.sorted.keys import key_encoder
 from pqbroker.tables.sorted.log_entries import NewRow, encode_entry
 from pqbroker.tables.sorted.packed_rows import DELETED
@@ -150,6 +150,10 @@ def log_the_future(index: Index) -> None:
     rewritten(index, prefix(index) + log_key(NEVER, 0), entry_of(7, (1 << 64) - 1))
 
 
+def spoil_the_progress(index: Index) -> None:
+    rewritten(index, prefix(index) + feed_key(0), bytes(23))
+
+
 def put_a_strange_key(index: Index) -> None:
     rewritten(index, prefix(index) + b"q", b"x")
 
@@ -173,6 +177,7 @@ def prefix(index: Index) -> bytes:
         (log_another_tablets_key, "key [3000] belongs to another tablet; the tablet is not served"),
         (log_out_of_order, "key [7] has timestamp 5 behind 5"),
         (log_the_future, "of key [7] is not reserved"),
+        (spoil_the_progress, "key 7300000000: progress in the topic that feeds it: progress of a feed has 23 bytes"),
         (put_a_strange_key, "books, tablet 0, key 71: no version of the table has such a key"),
     ],
 )  # fmt: skip
@@ -190,6 +195,13 @@ def test_what_a_task_has_staged_is_no_data_and_harmless(data: Path) -> None:
     assert (finding.where, finding.what) == ("books, tablet 0", "1 pieces are staged by tasks that did not end")
     with serving(data) as calls:
         await_tablets(calls, 0, ROWS - 2)
+    assert look(data) == []
+
+
+def test_progress_of_a_feed_is_known_by_its_keys(data: Path) -> None:
+    with changed(data) as index:
+        rewritten(index, prefix(index) + feed_key(3), bytes(24))
+        rewritten(index, prefix(index) + b"e", b'{"run":"00","count":1,"last":[[0,1,"no key"]]}')
     assert look(data) == []
 
 

@@ -54,6 +54,12 @@ def explain_tablet(values: dict[bytes, bytes], types: list[str]) -> dict[str, in
         elif letter == b"d":
             assert b"c" + rest in values
             count("chunk rows", len(explain_chunk(value)[1]))
+        elif letter == b"s":
+            assert (len(rest), len(value)) == (4, 24)
+            count("progress")
+        elif letter == b"e":
+            assert (rest, {*json.loads(value)}) == (b"", {"run", "count", "last"})
+            count("dead letters")
         else:
             assert letter == b"t", key
             assert numbers.setdefault(unpack(">QI", rest)[0], "task") == "task"
