@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pqbroker.tables.serving import surveying
+from pqbroker.tables.serving import background, surveying
 from pqbroker.tables.serving.background import Background
 from pqbroker.tables.serving.chunk_records import ChunkRecord
 from pqbroker.tables.serving.open_chunk import OpenChunk
@@ -139,6 +139,24 @@ async def test_a_compaction_is_explained_before_it_runs_and_shown_when_it_has(se
     assert shown["amplification"] == round(shown["rewritten_bytes"] / shown["flushed_bytes"], 2)
 
 
+async def test_a_survey_that_is_out_of_date_begins_nothing(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large one is made beside the loop; its chunks may be gone when it is there."""
+    web = await serve(table_compactions_max=0)
+    await create(web)
+    for number in range(3):
+        await insert(web, row("a", 1, count=number))
+        await flush(web)
+    tablet, share = tablet_of(web), web.node.server.node.cell.current.sorted_tables.share
+    seen = await surveying.surveyed(tablet, web.node.clock.now_ms)
+    assert list(seen.tasks())
+    share.settings = share.settings._replace(compactions_max=1)
+    await holds(web, lambda: len(tablet.structure.chunks) == 1)
+    known = background_of(web).looks
+    monkeypatch.setattr(background, "surveyed", lambda *_: asyncio.sleep(0, seen))
+    await holds(web, lambda: background_of(web).looks > known + 1)
+    assert [task.kind for task in background_of(web).history.ended].count("compaction") == 1
+
+
 async def test_chunks_that_are_left_out_are_counted_by_reason(web: Web) -> None:
     await create(web, pivot_keys=[[], ["m"]], attributes=OFF)
     await insert(web, row("a", 1), row("z", 1))
@@ -191,30 +209,38 @@ async def test_blocked_writes_are_shown_logged_and_taken_again(web: Web, caplog:
     for number in range(2):
         await insert(web, row("a", 1, count=number))
         await flush(web)
-    background = background_of(web)
-    await holds(web, lambda: bool(background.blocks.tablets))
+    work = background_of(web)
+    await holds(web, lambda: bool(work.blocks.tablets))
     (shown,) = (await inside(web))["tablets"]
     assert (shown["blocked"]["code"], shown["blocked"]["number"]) == ("TOO_MANY_OVERLAPPING_STORES", 1703)
     assert "remount" in shown["blocked"]["cure"]
-    assert +background.blocks.by_code() == {"TOO_MANY_OVERLAPPING_STORES": 1}
+    assert +work.blocks.by_code() == {"TOO_MANY_OVERLAPPING_STORES": 1}
+    (said,) = [message for message in caplog.messages if message.startswith("writes to")]
+    assert "1 tablets of //shop/stock are refused, TOO_MANY_OVERLAPPING_STORES: Too many overlapping stores" in said
+    await web.ask("POST", f"{PATH}/freeze", {})
+    await holds(web, lambda: not work.blocks.tablets)
+    assert (await inside(web))["tablets"][0]["blocked"] is None, "a frozen tablet takes none anyway"
+    await web.ask("POST", f"{PATH}/unfreeze", {})
+    await holds(web, lambda: bool(work.blocks.tablets))
+    caplog.clear()
     await set_attributes(web, enable_compaction_and_partitioning=True)
-    await holds(web, lambda: not background.blocks.tablets)
+    await holds(web, lambda: not work.blocks.tablets)
     assert (await inside(web))["tablets"][0]["blocked"] is None
-    said = [message for message in caplog.messages if message.startswith("writes to")]
-    assert "1 tablets of //shop/stock are refused, TOO_MANY_OVERLAPPING_STORES" in said[0]
-    assert said[1:] == ["writes to //shop/stock are taken again, the cause was TOO_MANY_OVERLAPPING_STORES"]
+    assert [message for message in caplog.messages if message.startswith("writes to")] == [
+        "writes to //shop/stock are taken again, the cause was TOO_MANY_OVERLAPPING_STORES"
+    ]
 
 
 async def test_a_flush_that_fails_shows_its_cause_and_when_it_is_tried_again(web: Web) -> None:
     await create(web, attributes={"max_dynamic_store_row_count": 1000})
-    background, tablet = background_of(web), tablet_of(web)
+    work, tablet = background_of(web), tablet_of(web)
     await insert(web, row("a", 1))
-    background.failures[tablet] = "no room"
-    background._backoffs[tablet] = web.node.clock.now_ms + 3000
+    work.failures[tablet] = "no room"
+    work._backoffs[tablet] = web.node.clock.now_ms + 3000
     (shown,) = (await inside(web))["tablets"]
     assert shown["flush_failure"] == {"cause": "no room", "retry_ms": web.node.clock.now_ms + 3000}
     await web.ask("POST", f"{PATH}/unmount", {})
-    assert (tablet in background.failures, background.retry_ms(tablet)) == (False, 0)
+    assert (tablet in work.failures, work.retry_ms(tablet)) == (False, 0)
 
 
 async def test_splits_and_merges_are_in_the_history_with_their_reasons(web: Web) -> None:
@@ -262,14 +288,14 @@ async def test_a_tablet_of_ten_thousand_chunks_does_not_hold_the_loop_up(web: We
     chunks = [OpenChunk(10 + number, record(key)) for number, key in enumerate(keys)]
     tablet.structure.change(chunks, (), [b"", *keys[1:]])
     assert tablet.structure.overlap == 1
-    background, worst = background_of(web), []
+    work, worst = background_of(web), []
     for _ in range(3):
-        turns, looks = Turns(), background.looks
+        turns, looks = Turns(), work.looks
         shown = await tablet_inside(web, "?limit=1000")
         assert (len(shown["chunks"]), len(shown["partitions"])) == (1000, 1000)
         assert (await explained(web))["left_out"][0]["chunk_count"] == 10_000
         await inside(web)
-        await holds(web, lambda known=looks: background.looks > known + 1)  # type: ignore[misc]
+        await holds(web, lambda known=looks: work.looks > known + 1)  # type: ignore[misc]
         worst.append(await turns.end())
     assert min(worst) < 0.02, worst
 
