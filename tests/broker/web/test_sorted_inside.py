@@ -4,10 +4,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
+import aiohttp
 import pytest
 
+from pqbroker.broker.ground.access import AclOperation, AclResource, Principal
+from pqbroker.broker.web.endpoints import start_http
+from pqbroker.conf.addresses import Address
 from pqbroker.tables.serving import background, surveying
 from pqbroker.tables.serving.background import Background
 from pqbroker.tables.serving.chunk_records import ChunkRecord
@@ -325,6 +330,24 @@ def record(key: bytes) -> ChunkRecord:
         created_ms=1, revision=1, size=1000, index_bytes=10, unpacked_bytes=2000, rows=1, keys=1, deletes=0,
         least_timestamp=1, greatest_timestamp=2, first_key=key.hex(), last_key=key.hex(),
     )  # fmt: skip
+
+
+class DescribesOnly:
+    """Lets everybody see what there is, and read no row."""
+
+    def allows(self, principal: Principal, operation: AclOperation, resource: AclResource) -> bool:
+        return operation is AclOperation.DESCRIBE
+
+
+async def test_keys_are_shown_to_those_alone_who_may_read_rows(web: Web) -> None:
+    await create(web)
+    node = replace(web.node.server.node, access=DescribesOnly())
+    close, address = await start_http(node, Address("127.0.0.1", 0))
+    async with aiohttp.ClientSession() as session:
+        for path, status in (("", 200), ("/inside", 403), ("/tablets/0/inside", 403), ("/compaction", 403)):
+            async with session.get(f"http://{address}{PATH}{path}") as answer:
+                assert answer.status == status, path
+    await close()
 
 
 async def test_an_ordered_table_has_no_stores_and_chunks(web: Web) -> None:
