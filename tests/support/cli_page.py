@@ -121,8 +121,8 @@ KEYS = {
     "table remount": "those of create",
     "table reshard": "those of list; sorted: copied_bytes, rewritten_bytes, seconds",
     "table inside": (
-        "name, path, state, node, flushed_rows, flushed_bytes, rewritten_bytes, amplification, running, ended, tablets; "
-        "with `--tablet`: those of a tablet, eden, partitions, chunks"
+        "name, path, state, node, flushed_rows, flushed_bytes, rewritten_bytes, amplification, running, ended, "
+        "tablets; with `--tablet`: those of a tablet, eden, partitions, chunks"
     ),
     "table compact": "path, forced_compaction_revision, estimate",
     "table explain-compaction": "name, path, state, task_count, tasks, balance, left_out, rests, node_tasks",

@@ -221,6 +221,15 @@ LIMITS = (
         "they wait", "broker/web/test_sorted_limits.py::test_as_many_tasks_run_as_are_allowed",
     ),
     Limit(
+        "tasks of sorted tables that are remembered", ("tables/serving/tasks.py:ENDED_KEPT",), "the oldest go",
+        "tables/serving/test_tasks.py::test_a_task_runs_until_it_has_ended_and_the_last_ones_stay",
+    ),
+    Limit(
+        "lines in the log about tables that take no writes, at one look",
+        ("tables/serving/write_blocks.py:BLOCK_LINES_MAX",), "the last line counts the rest",
+        "tables/serving/test_write_blocks.py::test_one_look_logs_so_many_lines_and_counts_the_rest",
+    ),
+    Limit(
         "memory of a process that merges", ("pqbroker.table.merge.memory.bytes.max",), "the task is tried again later",
         "broker/web/test_sorted_limits.py::test_a_merge_that_takes_too_much_memory_ends_and_rows_stay",
     ),

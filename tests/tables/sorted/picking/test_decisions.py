@@ -1,5 +1,7 @@
 """Decisions about each chunk of a tablet: the task that takes it, or what keeps it out."""
 
+from typing import Any
+
 import pytest
 
 from pqbroker.tables.sorted.picking.choice import LeftOut, PickReason
@@ -28,6 +30,6 @@ def test_a_chunk_of_eden_may_be_left_out_for_two_reasons() -> None:
 
 
 def test_chunks_that_are_dropped_unread_are_discarded() -> None:
-    aged = {"min_data_versions": 0, "min_data_ttl": 0, "max_data_ttl": DAY}
+    aged: dict[str, Any] = {"min_data_versions": 0, "min_data_ttl": 0, "max_data_ttl": DAY}
     found = decisions(survey(tablet([chunk(1, MIB)], **aged), NOW + 2 * DAY))
     assert found == {1: ChunkDecision(TaskKind.DISCARD, PickReason.EXPIRED)}
