@@ -249,6 +249,7 @@ _FAMILIES = (
     Family("sorted_overlap_max", "gauge", "Most chunks over one key, of all tablets of sorted tables."),
     Family("sorted_blocked_tablets", "gauge", "Tablets of sorted tables that take no writes, by the cause.", ("code",)),
     Family("sorted_tasks", "counter", "Tasks of sorted tables that ended: done, or failed.", ("kind", "outcome")),
+    Family("sorted_task_reasons", "counter", "Tasks of sorted tables that were done, by reason.", ("kind", "reason")),
     Family("sorted_tasks_under_way", "gauge", "Tasks of sorted tables that run now.", ("kind",)),
     Family("sorted_task_read_bytes", "counter", "Bytes that tasks of sorted tables have read.", ("kind",)),
     Family("sorted_task_written_bytes", "counter", "Bytes that tasks of sorted tables have written.", ("kind",)),

@@ -88,6 +88,7 @@ def sorted_samples(sorted_tables: SortedTables) -> Sampling:
         taken += [
             Sample("sorted_tasks", totals.done, (kind, "done")),
             Sample("sorted_tasks", totals.failed, (kind, "failed")),
+            *(Sample("sorted_task_reasons", count, (kind, str(why))) for why, count in totals.reasons.items()),
             Sample("sorted_task_read_bytes", totals.bytes_read, (kind,)),
             Sample("sorted_task_written_bytes", totals.bytes_written, (kind,)),
             Sample("sorted_task_written_rows", totals.rows_written, (kind,)),

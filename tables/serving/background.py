@@ -38,7 +38,7 @@ from pqbroker.tables.sorted.chunks import ChunkDamaged
 from pqbroker.tables.sorted.picking.balancing import PartitionMerge, PartitionSplit, pick_merges, pick_splits
 from pqbroker.tables.sorted.picking.major_timestamp import major_timestamp, major_timestamp_of_flush
 from pqbroker.tables.sorted.picking.pivots import KeySample, split_pivots
-from pqbroker.tables.sorted.picking.rotation import StoreMemory, rotation_reason, rotations_for_memory
+from pqbroker.tables.sorted.picking.rotation import RotationReason, StoreMemory, rotation_reason, rotations_for_memory
 from pqbroker.tables.sorted.picking.survey import ChunkTask, Survey, TaskKind, in_order
 from pqbroker.tables.sorted.store import RowStore
 from pqbroker.tables.sorted.versions import CleanUp
@@ -108,7 +108,7 @@ class Background:
                 tablet.rotate()
                 if tablet.passive:
                     self._backoffs.pop(tablet, None)
-                    self._begin_flush(tablet, tablet.passive[0], "asked for")
+                    self._begin_flush(tablet, tablet.passive[0])
             task = self._flushing.get(tablet)
             if task is None:
                 await tablet.writes.drained()
@@ -188,14 +188,15 @@ class Background:
 
     def _look_at_stores(self, tablet: SortedTablet, now_ms: int, *, is_frozen: bool) -> None:
         """Rotate the active store if that is due, and flush the oldest passive one."""
-        if not is_frozen and rotation_reason(tablet.stores_in_memory(), now_ms) is not None:
-            tablet.rotate()
+        reason = None if is_frozen else rotation_reason(tablet.stores_in_memory(), now_ms)
+        if reason is not None:
+            tablet.rotate(reason)
         attributes = tablet.config.attributes
         if tablet.passive and attributes.enable_store_flush and tablet not in self._flushing:
             is_due = now_ms >= self._backoffs.get(tablet, 0)
             running, most = self.running_by_kind()[FLUSH]
             if is_due and running < most:
-                self._begin_flush(tablet, tablet.passive[0], "passive")
+                self._begin_flush(tablet, tablet.passive[0])
 
     def _look_at_memory(self, tablets: Sequence[SortedTablet]) -> None:
         """Rotate the largest stores where memory is short; refuse writes where it is used up."""
@@ -220,7 +221,7 @@ class Background:
             of_table[tablet.config.table] = of_table.get(tablet.config.table, 0) + tablet.memory_bytes
         for tablet in tablets:
             if tablet.config.tablet_id in chosen:
-                tablet.rotate()
+                tablet.rotate(RotationReason.MEMORY)
                 self.look_soon()
             tablet.memory_refusal = memory_refusal(used, of_table[tablet.config.table], limit)
 
@@ -266,10 +267,10 @@ class Background:
             _log.error("background work of a sorted table failed; this is a defect", exc_info=task.exception())
         self.look_soon()
 
-    def _begin_flush(self, tablet: SortedTablet, store: RowStore, reason: str) -> None:
+    def _begin_flush(self, tablet: SortedTablet, store: RowStore) -> None:
         inputs = tablet.log_inputs(store)
         size = sum(entry.size for item in inputs if (entry := tablet.kv.entry(item.key)) is not None)
-        record = self._record(FLUSH, tablet, reason, [store.number], size)
+        record = self._record(FLUSH, tablet, store.passive_for, [store.number], size)
         attributes = tablet.config.attributes
         rules = self._rules_of_flush(tablet, store) if attributes.merge_rows_on_flush else None
         document = self._document(tablet, MergeRules(rules, merges_deletes=attributes.merge_deletions_on_flush))

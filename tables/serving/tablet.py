@@ -51,7 +51,7 @@ from pqbroker.tables.serving.writes import Stamped, TabletWrites
 from pqbroker.tables.sorted.log_entries import EntryDamaged, decode_entries, encode_entry
 from pqbroker.tables.sorted.packed_rows import TIMESTAMP
 from pqbroker.tables.sorted.picking.facts import DynamicStore, PartitionChunks, TabletStores
-from pqbroker.tables.sorted.picking.rotation import is_full
+from pqbroker.tables.sorted.picking.rotation import RotationReason, is_full
 from pqbroker.tables.sorted.schema import SortedSchema
 from pqbroker.tables.sorted.store import RowStore
 from pqbroker.tables.sorted.write_refusals import WriteFacts, write_refusal
@@ -118,8 +118,8 @@ class SortedTablet:
         self.unreadable: StoredUnreadable | None = None
         self.is_mounted = False
         """True while rows are read and, unless the table is frozen, written."""
-        self._is_rotating = False
-        """True while the active store is to become passive once the commit on its way is durable."""
+        self._rotating_for: RotationReason | None = None
+        """Reason why the active store is to become passive once the commit on its way is durable; None: it is not."""
         self._replay: asyncio.Task[None] | None = None
         self._is_closed = True
         self._resumed = asyncio.Event()
@@ -341,10 +341,10 @@ class SortedTablet:
         for timestamp, rows in planned.writes:
             stamp = TIMESTAMP.pack(timestamp)
             store.apply((row.key, stamp + row.body) for row in rows)
-        if self._is_rotating:
-            self.rotate()
+        if self._rotating_for is not None:
+            self.rotate(self._rotating_for)
         elif store is self.active and self._is_due():
-            self.rotate()
+            self.rotate(RotationReason.OVERFLOW)
             self.share.look_soon()
 
     def _is_due(self) -> bool:
@@ -353,10 +353,11 @@ class SortedTablet:
         can_rotate = attributes.enable_store_rotation and len(self.stores) < DYNAMIC_STORES_MAX
         return can_rotate and is_full(_facts_of(self.active), attributes, attributes.dynamic_store_overflow_threshold)
 
-    def rotate(self) -> None:
+    def rotate(self, reason: RotationReason = RotationReason.ASKED_FOR) -> None:
         """Let the active store become passive, once the commit on its way is durable; an empty one stays active."""
-        self._is_rotating = self.writes.in_flight is not None
-        if not self._is_rotating and self.active.row_count:
+        self._rotating_for = None if self.writes.in_flight is None else reason
+        if self._rotating_for is None and self.active.row_count:
+            self.active.passive_for = reason
             self.stores.append(self._new_store())
 
     def new_number(self) -> int:
@@ -557,6 +558,8 @@ class SortedTablet:
             await self._apply_entries(store, value)
         self._logs = logs
         found = [store for _, store in sorted(stores.items())]
+        for passive in found[:-1]:
+            passive.passive_for = RotationReason.REPLAYED
         self.stores = found or [self._new_store()]
 
     async def _apply_entries(self, store: RowStore, value: bytes) -> None:

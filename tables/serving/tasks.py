@@ -1,6 +1,6 @@
 """Tasks of background work: those that run, with their reasons and amounts; the last that ended; totals."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -67,6 +67,8 @@ class KindTotals:
     bytes_read: int = 0
     bytes_written: int = 0
     rows_written: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Tasks that ended well, by the reason why they were picked."""
 
 
 class TaskTotals(dict[str, KindTotals]):
@@ -79,6 +81,7 @@ class TaskTotals(dict[str, KindTotals]):
             totals.failed += 1
             return
         totals.done += 1
+        totals.reasons[record.reason] += 1
         totals.bytes_read += record.bytes_read
         totals.bytes_written += record.bytes_written
         totals.rows_written += record.rows_written

@@ -23,7 +23,7 @@ KeyVersions = bytes | list[bytes]
 class RowStore:
     """Rows of one store."""
 
-    __slots__ = ("_rows", "begun_ms", "least_timestamp", "memory_bytes", "number", "row_count")
+    __slots__ = ("_rows", "begun_ms", "least_timestamp", "memory_bytes", "number", "passive_for", "row_count")
 
     def __init__(self, number: int, begun_ms: int) -> None:
         """`begun_ms`: milliseconds since 1970."""
@@ -34,6 +34,8 @@ class RowStore:
         self.memory_bytes = 0
         self.least_timestamp: int | None = None
         """None: it has no row."""
+        self.passive_for = ""
+        """Reason why it is passive; empty: it is active."""
         self._rows: dict[bytes, KeyVersions] = {}
 
     def __len__(self) -> int:

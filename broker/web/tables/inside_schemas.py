@@ -20,7 +20,7 @@ _WRITTEN_AGAIN = {
 _STORE = object_of(
     {
         "store": COUNT, "state": TEXT, "keys": COUNT, "rows": COUNT, "bytes": COUNT, "begun_ms": OFFSET,
-        "age_ms": COUNT, "least_timestamp": nullable(COUNT),
+        "age_ms": COUNT, "least_timestamp": nullable(COUNT), "passive_for": TEXT,
     }
 )  # fmt: skip
 _NODE_TASKS: Schema = {

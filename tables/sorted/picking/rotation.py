@@ -4,6 +4,8 @@
     overflow    rows, bytes, values or versions reach dynamic_store_overflow_threshold of their limit
     periodic    dynamic_store_auto_flush_period and the store's splay have passed since its begin
     memory      the stores of the node, or of a table, take too much memory together: the largest first
+    asked for   the tablet is unmounted or frozen
+    replayed    it was passive already when the log was read
 """
 
 from collections import defaultdict
@@ -27,6 +29,8 @@ class RotationReason(StrEnum):
     OVERFLOW = "overflow"
     PERIODIC = "periodic"
     MEMORY = "memory"
+    ASKED_FOR = "asked for"
+    REPLAYED = "replayed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,24 @@ async def test_a_full_store_rotates_and_is_flushed_by_itself(web: Web) -> None:
     await holds(web, lambda: len(tablet.structure.chunks) == 1 and not tablet.passive)
     assert tablet.active.row_count == 0
     assert all(await look_up(web, row("a", 0), row("a", 69)))
+    (task,) = web.node.server.node.cell.current.sorted_tables.background.history.ended
+    assert (task.kind, task.reason) == ("flush", "overflow")
+
+
+async def test_a_store_that_is_old_is_flushed_and_one_that_was_passive_before(web: Web) -> None:
+    period = {"dynamic_store_auto_flush_period": 60_000, "dynamic_store_flush_period_splay": 0}
+    await create(web, attributes={**period, "enable_store_flush": False})
+    await insert(web, row("a", 1))
+    web.node.clock.now_ms += 60_000
+    await holds(web, lambda: bool(tablet_of(web).passive))
+    assert [store.passive_for for store in tablet_of(web).stores] == ["periodic", ""]
+    await insert(web, row("a", 2))
+    await reopen(web)
+    await until(lambda: len(tablet_of(web).stores) == 2)
+    assert tablet_of(web).passive[0].passive_for == "replayed"
+    await set_attributes(web, enable_store_flush=True)
+    await holds(web, lambda: bool(tablet_of(web).structure.chunks))
+    assert web.node.server.node.cell.current.sorted_tables.background.history.ended[-1].reason == "replayed"
 
 
 async def test_small_chunks_are_compacted_and_superseded_versions_go(web: Web) -> None:

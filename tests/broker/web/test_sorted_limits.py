@@ -40,6 +40,7 @@ async def test_stores_that_fill_the_memory_refuse_writes(serve: Serve) -> None:
     assert len(await look_up(web, row("a", 0), row("a", number - 1))) == 2
     await set_attributes(web, enable_store_flush=True)
     await holds(web, lambda: tablet.memory_refusal is None)
+    assert "memory" in {task.reason for task in background.history.ended}
     await insert(web, row("a", 1))
 
 

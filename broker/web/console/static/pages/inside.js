@@ -135,7 +135,7 @@ function Picture({ data, by }) {
   };
   return html`<svg class="axis chunks" viewBox=${`-4 0 ${WIDTH + 8} ${bottom + 22}`} role="img" aria-label="stores of the tablet over its keys">
     <text x="0" y="11">in memory</text>
-    ${data.stores.map((store, at) => html`<rect class=${store.rows ? store.state : "none"} x="0" width=${WIDTH} y=${16 + at * LANE} height=${LANE - 4}><title>store ${store.store}, ${store.state}: ${count(store.rows)} rows of ${count(store.keys)} keys, ${bytes(store.bytes)}, ${span(store.age_ms)} old</title></rect>
+    ${data.stores.map((store, at) => html`<rect class=${store.rows ? store.state : "none"} x="0" width=${WIDTH} y=${16 + at * LANE} height=${LANE - 4}><title>store ${store.store}, ${store.state}${store.passive_for && ` (${store.passive_for})`}: ${count(store.rows)} rows of ${count(store.keys)} keys, ${bytes(store.bytes)}, ${span(store.age_ms)} old</title></rect>
       <text x="4" y=${25 + at * LANE}>${store.state}, ${count(store.rows)} rows, ${bytes(store.bytes)}</text>`)}
     <text x="0" y=${top + 12}>Eden: chunks across partitions${eden.placed.length ? "" : ", none"}</text>${eden.placed.map((one) => box(one, top + 16))}
     <text x="0" y=${middle + 12}>partitions</text>${below.placed.map((one) => box(one, middle + 16))}
