@@ -244,7 +244,7 @@ async def test_a_flush_that_fails_shows_its_cause_and_when_it_is_tried_again(web
     work._backoffs[tablet] = web.node.clock.now_ms + 3000
     (shown,) = (await inside(web))["tablets"]
     assert shown["flush_failure"] == {"cause": "no room", "retry_ms": web.node.clock.now_ms + 3000}
-    await web.ask("POST", f"{PATH}/unmount", {})
+    await web.ask("POST", f"{PATH}/unmount", {"force": True})
     assert (tablet in work.failures, work.retry_ms(tablet)) == (False, 0)
 
 
