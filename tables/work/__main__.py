@@ -9,6 +9,7 @@ import sys
 
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.schema import read_schema
+from pqbroker.tables.sorted.schema import read_sorted_schema
 from pqbroker.tables.work.kept_columns import KeptColumns
 from pqbroker.tables.work.messages import STOP, STOPPED, Line, Message, Stopped
 from pqbroker.tables.work.refusal import QueryRefused
@@ -52,6 +53,8 @@ def _serve(line: Line, watch: Watch, kept: KeptColumns, message: Message) -> Non
     try:
         if message.kind == "rows":
             _encode(line, message)
+        elif message.kind == "sorted_rows":
+            _pack(line, message)
         elif message.kind == "merge":
             _merge(line, message)
         elif message.kind == "scan":
@@ -107,6 +110,15 @@ def _encode(line: Line, message: Message) -> None:
     tablets = [(one.tablet_index, one.row_count, len(one.batch)) for one in encoded.batches]
     document = {"tablets": tablets, "weight": encoded.weight, "resident_bytes": resident_bytes()}
     line.send("encoded", document, b"".join(one.batch for one in encoded.batches))
+
+
+def _pack(line: Line, message: Message) -> None:
+    from pqbroker.tables.work.sorted.row_packing import pack_stream
+
+    asked = message.document
+    schema = read_sorted_schema(asked["schema"], len(asked["schema"]))
+    packed = pack_stream(schema, message.payload, is_update=asked["is_update"])
+    line.send("packed", {"rows": len(packed.keys), "resident_bytes": resident_bytes()}, packed.payload())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """An Arrow IPC stream of rows as record batches, one for each tablet that it names."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow
@@ -40,7 +40,7 @@ class EncodedStream(NamedTuple):
 
 def encode_stream(schema: Schema, stream: Any, now_ms: int, batch_bytes_max: int) -> EncodedStream:
     """The rows of a stream, whole. TableError."""
-    rows = _read(stream, batch_bytes_max)
+    rows = read_rows(stream, lambda count: _check_count(count, batch_bytes_max))
     _check_columns(schema, rows.schema)
     keys, values, weight = _documents(schema, rows, batch_bytes_max)
     batches = []
@@ -51,11 +51,12 @@ def encode_stream(schema: Schema, stream: Any, now_ms: int, batch_bytes_max: int
     return EncodedStream(batches, weight)
 
 
-def _read(stream: Any, batch_bytes_max: int) -> Any:
-    """Return all rows as one record batch."""
+def read_rows(stream: Any, check_count: Callable[[int], None]) -> Any:
+    """Return all rows of a stream as one record batch. `check_count` is told how many there are so far, and raises
+    where they are too many. TableError INVALID_STREAM, INVALID_ROW."""
     try:
         with pyarrow.ipc.open_stream(pyarrow.py_buffer(stream)) as reader:
-            table = pyarrow.Table.from_batches(_batches(reader, batch_bytes_max), reader.schema)
+            table = pyarrow.Table.from_batches(_batches(reader, check_count), reader.schema)
         if not table.num_rows:
             raise TableError("INVALID_ROW", "the stream has no rows", "Give at least one.")
         return table.unify_dictionaries().combine_chunks().to_batches()[0]
@@ -64,15 +65,19 @@ def _read(stream: Any, batch_bytes_max: int) -> Any:
         raise TableError("INVALID_STREAM", text, "Write it with an Arrow library, as a stream, not a file.") from None
 
 
-def _batches(reader: Any, batch_bytes_max: int) -> Iterator[Any]:
+def _batches(reader: Any, check_count: Callable[[int], None]) -> Iterator[Any]:
     """Lengths and offsets in a stream may lie: they are checked before they are used."""
     count = 0
     for batch in reader:
         batch.validate(full=True)
         count += batch.num_rows
-        if count * RECORD_BYTES_MIN > batch_bytes_max:
-            raise _too_large(batch_bytes_max)
+        check_count(count)
         yield batch
+
+
+def _check_count(count: int, batch_bytes_max: int) -> None:
+    if count * RECORD_BYTES_MIN > batch_bytes_max:
+        raise _too_large(batch_bytes_max)
 
 
 def _check_columns(schema: Schema, given: Any) -> None:

@@ -29,6 +29,13 @@ Rows to insert take one question:
     worker  encoded   {tablets: [[index or null, row count, size]], weight, resident_bytes}; its payload: a batch each
     worker  refused   {code, message, cure}
 
+So do those of a sorted table:
+
+    broker  sorted_rows {schema: its columns, is_update, memory_bytes_max}; its payload: an Arrow IPC stream
+    worker  packed    {rows, resident_bytes}; its payload: lengths of encoded keys, lengths of packed versions, 4 bytes
+                      each, then keys, then versions but for their timestamps
+    worker  refused   {code, message, cure}
+
 Inputs of sorted tables are {kind: log or chunk, pieces: [[path, position, size] or size]}: stored values, whose pieces
 without a path lie in the payload, one behind the other. A schema is {key: [[name, type]], value: [[name, type]]}; keys
 are encoded, in hexadecimal; timestamps are those of commits. New chunks take one question:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.sorted_tables.finding import find_sorted
+from pqbroker.broker.services.tables.arrow_rows import encode_sorted_arrow
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.inserting import GivenRows
 from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
@@ -53,12 +54,21 @@ async def insert_sorted(caller: TablesCaller, name: str, rows: GivenRows, *, is_
     """Write rows, which appear together or not at all; `is_update`: columns that a row leaves out stay as they were,
     else they are null.
 
-    KafkaError TOPIC_AUTHORIZATION_FAILED; TableError NO_TABLE, INVALID_ROW, TOO_MANY_ROWS, WRONG_STATE, SEVERAL_CELLS,
-    TABLET_STARTING, TABLET_NOT_OPEN; CommitRefused, ShardLost.
+    KafkaError TOPIC_AUTHORIZATION_FAILED; TableError NO_TABLE, INVALID_ROW, INVALID_STREAM, TOO_MANY_ROWS, WRONG_STATE,
+    SEVERAL_CELLS, TABLET_STARTING, TABLET_NOT_OPEN, TABLE_CHANGED; CommitRefused, ShardLost.
     """
     table = find_sorted(caller, AclOperation.WRITE, name)
-    encode = partial(encode_rows, table.schema, rows.items, rows.place, is_update=is_update)
-    return await _write(table, await _encoded(rows, encode))
+    schema = table.schema
+    if isinstance(rows.items, bytes):
+        async with rows.look:
+            encoded = await encode_sorted_arrow(caller.node, schema, rows.items, is_update=is_update)
+    else:
+        encode = partial(encode_rows, schema, rows.items, rows.place, is_update=is_update)
+        encoded = await _encoded(rows, encode)
+    if table.schema is not schema:
+        text = f"the schema of {table_path(name)} was changed while the rows were encoded"
+        raise TableError("TABLE_CHANGED", text, "Send them again.")
+    return await _write(table, encoded)
 
 
 async def delete_sorted_rows(caller: TablesCaller, name: str, keys: GivenRows) -> WrittenRows:

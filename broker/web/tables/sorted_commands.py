@@ -85,9 +85,8 @@ async def insert(call: Call) -> Any:
         if name in call.query or (isinstance(call.body, dict) and name in call.body):
             cure = f"Leave out {name}: a row that is written again is the same row."
             raise TableError("SORTED_TABLE", f"{name} is given, and the table is a sorted one", cure)
-    if isinstance(call.body, bytes):
-        raise TableError("SORTED_TABLE", "the rows are Arrow, and the table is a sorted one", "Send them as JSON.")
-    given = GivenRows(call.body["rows"], call.looks, "body.rows")
+    is_arrow = isinstance(call.body, bytes)
+    given = GivenRows(call.body, call.looks) if is_arrow else GivenRows(call.body["rows"], call.looks, "body.rows")
     done = await rows.insert_sorted(call, _name(call), given, is_update=call.query.get("update", False))
     return {"tablets": [], "data_weight": 0, "duplicate": False, **done._asdict()}
 

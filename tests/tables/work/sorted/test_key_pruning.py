@@ -6,6 +6,7 @@ import random
 import struct
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import duckdb
@@ -20,7 +21,7 @@ from pqbroker.tables.work.sorted.version_columns import STORED_TYPES
 from pqbroker.tables.work.typed import ARROW_TYPES
 from tests.support.depth import examples
 
-EPOCH = datetime(1970, 1, 1)
+EPOCH = datetime.fromisoformat("1970-01-01")
 VALUES: dict[str, Sequence[Any]] = {
     "int8": (-128, -1, 0, 1, 5, 127),
     "int64": (-(1 << 63), -5, -1, 0, 1, 2, 5, 255, 256, (1 << 63) - 1),
@@ -39,9 +40,11 @@ def literal(dice: random.Random, kind: str) -> str:
     """A literal that is compared with such a column; some lie beyond what the type holds."""
     value: Any = dice.choice(VALUES[kind])
     if kind == "double":
-        return dice.choice(["0.1", "-0.10", "1e-1", ".3", "5", "-2.5", "100000000000000000", "0.30000000000000004", "1."])
+        texts = ["0.1", "-0.10", "1e-1", ".3", "5", "-2.5", "100000000000000000", "0.30000000000000004", "1."]
+        return dice.choice(texts)
     if "int" in kind:
-        return dice.choice([str(value), str(value + dice.choice([-1, 1])), f"-({abs(value)})", str(1 << 70), "-7", "2.5"])
+        beside = str(value + dice.choice([-1, 1]))
+        return dice.choice([str(value), beside, f"-({abs(value)})", str(1 << 70), "-7", "2.5"])
     if kind == "boolean":
         return str(value).upper()
     if kind == "timestamp":
@@ -68,7 +71,10 @@ def condition(dice: random.Random, columns: Sequence[tuple[str, str]]) -> str:
 def kept(keys: Sequence[bytes], ranges: Sequence[KeyRange]) -> list[int]:
     """Numbers of the keys within ranges, as often as they are."""
     return [
-        number for first, end in ranges for number, key in enumerate(keys) if first <= key and (end is None or key < end)
+        number
+        for first, end in ranges
+        for number, key in enumerate(keys)
+        if first <= key and (end is None or key < end)
     ]
 
 
@@ -98,7 +104,7 @@ def test_no_row_that_a_where_takes_is_pruned_and_none_comes_twice(seed: int) -> 
             found = kept(keys, ranges)
             assert len(set(found)) == len(found), where
             assert {number for (number,) in expected} <= {*found}, (columns, where)
-            assert all(one[1] is not None and one[1] <= two[0] for one, two in zip(ranges, ranges[1:], strict=False))
+            assert all(one[1] is not None and one[1] <= two[0] for one, two in pairwise(ranges))
             pruned += len(found) < len(rows)
     assert pruned > 10
 
