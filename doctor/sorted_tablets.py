@@ -102,11 +102,10 @@ class _SortedCheck:
             elif kind == CHUNK_DATA_KEYS:
                 if CHUNK_KEYS + key[1:] not in self._entries:
                     self.damage("its chunks", f"chunk {key[1:].hex()} has no record")
-            elif kind == FEED_KEYS or key == LETTERS_KEY:
-                self._check_progress(key)
-            elif kind not in (LOG_KEYS, PIECE_KEYS) and key not in (FACTS_KEY, PIVOTS_KEY):
+            elif kind not in (FEED_KEYS, LOG_KEYS, PIECE_KEYS) and key not in (FACTS_KEY, LETTERS_KEY, PIVOTS_KEY):
                 self.damage(f"key {key.hex()}", "no version of the table has such a key")
         self._check_log()
+        self._check_progress()
         staged = sum(key.startswith(PIECE_KEYS) for key in self._entries)
         if staged:
             what = f"{staged} pieces are staged by tasks that did not end"
@@ -126,13 +125,16 @@ class _SortedCheck:
         except _UNREADABLE as bad:
             self.damage("its facts", str(bad))
 
-    def _check_progress(self, key: bytes) -> None:
-        """Check a row of the topic that feeds the table."""
+    def _check_progress(self) -> None:
+        """Check the progress in the topic that feeds the table."""
+        letters = self._entries.get(LETTERS_KEY)
+        found = [(key, entry) for key, entry in self._entries.items() if key.startswith(FEED_KEYS)]
         try:
-            value = self._value(self._entries[key])
-            FeedProgress.read(*(((), value) if key == LETTERS_KEY else ([(key, value)], None)))
+            rows = [(key, self._value(entry)) for key, entry in found]
+            FeedProgress.read(rows, None if letters is None else self._value(letters))
         except _UNREADABLE as bad:
-            self.damage(f"key {key.hex()}", f"progress in the topic that feeds it: {bad}; the tablet is not served")
+            self.damage("its progress in the topic that feeds it", f"{bad}; the tablet is not served")
+        self._findings.count("partitions that feed tables", len(found))
 
     def _check_log(self) -> None:
         """Check entries in their order: of one key in a store, timestamps rise."""

@@ -15,7 +15,7 @@ from pqbroker.storage.disk import index_rows
 from pqbroker.storage.disk.segments import segment_name
 from pqbroker.storage.kv.rows import Entry
 from pqbroker.tables.serving.chunk_records import encode_pivots
-from pqbroker.tables.serving.stored_keys import feed_key, log_key, piece_key
+from pqbroker.tables.serving.stored_keys import LETTERS_KEY, feed_key, log_key, piece_key
 from pqbroker.tables.sorted.keys import key_encoder
 from pqbroker.tables.sorted.log_entries import NewRow, encode_entry
 from pqbroker.tables.sorted.packed_rows import DELETED
@@ -158,6 +158,14 @@ def put_a_strange_key(index: Index) -> None:
     rewritten(index, prefix(index) + b"q", b"x")
 
 
+def spoil_the_progress(index: Index) -> None:
+    rewritten(index, prefix(index) + feed_key(0), b"short")
+
+
+def spoil_the_dead_letters(index: Index) -> None:
+    rewritten(index, prefix(index) + LETTERS_KEY, b"[]")
+
+
 def prefix(index: Index) -> bytes:
     """Return what the keys of the first tablet begin with."""
     return index.keys(b"c")[0][0][:10]
@@ -177,7 +185,8 @@ def prefix(index: Index) -> bytes:
         (log_another_tablets_key, "key [3000] belongs to another tablet; the tablet is not served"),
         (log_out_of_order, "key [7] has timestamp 5 behind 5"),
         (log_the_future, "of key [7] is not reserved"),
-        (spoil_the_progress, "key 7300000000: progress in the topic that feeds it: progress of a feed has 23 bytes"),
+        (spoil_the_progress, "tablet 0, its progress in the topic that feeds it: progress of a feed has 5 bytes; 24"),
+        (spoil_the_dead_letters, "tablet 0, its progress in the topic that feeds it: Expected `object`, got `array`"),
         (put_a_strange_key, "books, tablet 0, key 71: no version of the table has such a key"),
     ],
 )  # fmt: skip

@@ -96,7 +96,7 @@ def run(directory: Path, *, kills: int, seed: int) -> Outcome:
             for _ in range(kills):
                 time.sleep(chance.uniform(0, UNDER_LOAD_MAX_S))
                 if chance.random() < WORKER_SHARE:
-                    outcome.worker_kills += _kill_workers(node.pid)
+                    outcome.worker_kills += kill_workers(node.pid)
                 else:
                     node.kill()
                     node.start()
@@ -115,12 +115,12 @@ def check(calls: HttpCalls, commits: Sequence[tuple[int, dict[int, int | None]]]
     """Read each commit's rows at its timestamp."""
     for timestamp, rows in commits:
         body = {"keys": [{"id": key} for key in rows], "timestamp": timestamp, "columns": ["number"]}
-        found = _patiently(lambda body=body: calls.ask("POST", f"{PATH}/lookup", body))["rows"]  # type: ignore[misc]
+        found = patiently(lambda body=body: calls.ask("POST", f"{PATH}/lookup", body))["rows"]  # type: ignore[misc]
         given = [row and row["number"] for row in found]
         assert given == list(rows.values()), f"commit {timestamp} of {rows} is read as {given}"
 
 
-def _patiently(ask: Callable[[], Any]) -> Any:
+def patiently(ask: Callable[[], Any]) -> Any:
     """Ask until the broker serves."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -181,7 +181,7 @@ def _write(
             written.acknowledged(above, answer["timestamp"], dict.fromkeys(keys, None if is_delete else number))
 
 
-def _kill_workers(pid: int) -> int:
+def kill_workers(pid: int) -> int:
     """Kill the worker processes of a broker: how many there were."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
     threads = [Path(task, "children") for task in Path(f"/proc/{pid}/task").iterdir()]

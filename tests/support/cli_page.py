@@ -48,8 +48,8 @@ _FED = (
 KEYS = {
     "table materialize": _FED,
     "table materializations": (
-        "table, path, topic, state, reason (code, message, cure), lag, dead_letter_count, dead_letter_topic; of one table "
-        "the keys of `table materialize`"
+        "table, path, topic, state, reason (code, message, cure), lag, dead_letter_count, dead_letter_topic; of one "
+        "table the keys of `table materialize`"
     ),
     "table pause-materialization": "as `table materialize`",
     "table resume-materialization": "as `table materialize`",

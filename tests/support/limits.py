@@ -185,6 +185,23 @@ LIMITS = (
         "broker/web/test_staged_rows.py::test_a_tablet_holds_so_many_bytes_of_staged_rows",
     ),
     Limit(
+        "sorted tables that topics feed", ("broker/services/materializing/making.py:MATERIALIZATIONS_MAX",),
+        "TOO_MANY_MATERIALIZATIONS",
+        "broker/web/test_materializations.py::test_a_node_feeds_so_many_tables",
+    ),
+    Limit(
+        "materializations whose records become rows at once", ("pqbroker.table.feeds.max",), "others wait",
+        "broker/web/test_materializations.py::test_feeds_wait_for_their_turn",
+    ),
+    Limit(
+        "records of topics that become rows in a second", ("pqbroker.table.feed.records.per.second",), "they wait",
+        "broker/web/test_materializations.py::test_records_become_rows_no_faster_than_the_rate",
+    ),
+    Limit(
+        "dead letters of a table that are kept", ("tables/serving/feed_progress.py:LETTERS_MAX",), "the first go",
+        "broker/web/test_materializations.py::test_the_last_hundred_dead_letters_are_kept_and_all_counted",
+    ),
+    Limit(
         "pieces of a staged batch, and of a tablet", ("broker/services/topics/staged_rows.py:PIECES_MAX",),
         "INVALID_REQUEST; STAGE_FULL", "broker/web/test_staged_rows.py::test_a_tablet_holds_so_many_pieces",
     ),

@@ -2,11 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from pqbroker.broker.services.materializing import making
 from pqbroker.tables.refusals import TableError
 from tests.broker.conftest import until
 from tests.broker.web.conftest import Web
@@ -392,3 +393,35 @@ async def test_a_reshard_keeps_progress_and_dead_letters(web: Web) -> None:
     assert web.node.server.node.feeding.counters.records == read + 2, "nothing is read again"
     rows = await rows_of(web, *({"key": str(number)} for number in range(10)))
     assert [row and row["value"] for row in rows] == [*map(str, range(5)), "later", "6", "7", None, "9"]
+
+
+async def test_a_node_feeds_so_many_tables(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(making, "MATERIALIZATIONS_MAX", 1)
+    await create(web)
+    await web.ask("POST", "/v1/tables", {"path": "//other", "schema": COLUMNS})
+    refused = await web.refusal("POST", "/v1/materializations", {"topic": "orders", "table": "other"})
+    assert refused == (409, "TOO_MANY_MATERIALIZATIONS", "1 tables are fed from topics already")
+
+
+async def test_feeds_wait_for_their_turn(serve: Callable[..., Awaitable[Web]]) -> None:
+    web = await serve(table_feeds_max=1)
+    await create(web)
+    await web.ask("POST", "/v1/tables", {"path": "//other", "schema": COLUMNS})
+    await web.ask("POST", "/v1/materializations", {"topic": "orders", "table": "other"})
+    workers, most = web.node.server.node.workers, 0
+    for number in range(20):
+        await produce(web, *[(str(key), str(number)) for key in range(50)])
+        most = max(most, workers.running)
+    await caught_up(web)
+    assert most <= 1
+    assert workers.counters.workers_started == 1
+
+
+async def test_records_become_rows_no_faster_than_the_rate(serve: Callable[..., Awaitable[Web]]) -> None:
+    web = await serve(table_feed_rate=1_000)
+    await create(web)
+    begin_s = asyncio.get_running_loop().time()
+    for _ in range(4):  # an answer each; the next one pays for it
+        await produce(web, *[(str(key), "v") for key in range(100)])
+        await caught_up(web)
+    assert asyncio.get_running_loop().time() - begin_s >= 0.3
