@@ -150,10 +150,6 @@ def log_the_future(index: Index) -> None:
     rewritten(index, prefix(index) + log_key(NEVER, 0), entry_of(7, (1 << 64) - 1))
 
 
-def spoil_the_progress(index: Index) -> None:
-    rewritten(index, prefix(index) + feed_key(0), bytes(23))
-
-
 def put_a_strange_key(index: Index) -> None:
     rewritten(index, prefix(index) + b"q", b"x")
 

@@ -15,7 +15,6 @@ from pqbroker.tables.sorted.schema import SortedSchema
 from pqbroker.tables.work.messages import Message
 from pqbroker.tables.work.process import MEMORY_EXIT, WorkerGone, WorkerProcess
 
-
 LENGTH_BYTES: Final = 4
 
 
