@@ -72,6 +72,8 @@ class Background:
         self._preloading: asyncio.Task[None] | None = None
         self._running: dict[asyncio.Task[Any], str] = {}
         """Kinds of the tasks under way."""
+        self._namings: set[asyncio.Task[Any]] = set()
+        """Requests on their way that name what was staged: they end even where their task is cancelled."""
         self._flushing: dict[SortedTablet, asyncio.Task[Any]] = {}
         self._backoffs: dict[SortedTablet, int] = {}
         """Times in milliseconds before which no flush of a tablet is tried again."""
@@ -132,14 +134,17 @@ class Background:
         return {str(kind): (self._count(kind), count) for kind, count in most.items()}
 
     async def leave(self, tablet: SortedTablet) -> None:
-        """End the tasks of a tablet within a second, and forget what of it has failed."""
-        tasks = [task for task in self._running if task.get_name() == str(tablet.config.tablet_id)]
-        for task in tasks:
+        """End the tasks of a tablet within a second, and forget what of it has failed. What a task was about to name is
+        named, or is not, when this returns: also where another caller has ended the task."""
+        for task in self._of(tablet, self._running):
             task.cancel()
-        if tasks:
+        while tasks := [*self._of(tablet, self._running), *self._of(tablet, self._namings)]:
             await asyncio.wait(tasks)
         self.failures.pop(tablet, None)
         self._backoffs.pop(tablet, None)
+
+    def _of(self, tablet: SortedTablet, tasks: Iterable["asyncio.Task[Any]"]) -> list["asyncio.Task[Any]"]:
+        return [task for task in tasks if not task.done() and task.get_name() == str(tablet.config.tablet_id)]
 
     async def _look_on(self) -> None:
         loop = asyncio.get_running_loop()
@@ -361,10 +366,15 @@ class Background:
         record.rows_written = sum(int(chunk.facts["rows"]) for chunk in merged.chunks)
         return merged
 
-    async def _name(self, merge: Merge, naming: Any, record: TaskRecord) -> None:
+    async def _name(
+        self, merge: Merge, naming: Coroutine[Any, Any, Sequence[OpenChunk]], record: TaskRecord
+    ) -> None:
         """Name what is staged, which goes where that is refused."""
+        task = asyncio.get_running_loop().create_task(naming, name=str(record.tablet_id))
+        self._namings.add(task)
+        task.add_done_callback(self._namings.discard)
         try:
-            chunks = await asyncio.shield(asyncio.ensure_future(naming))
+            chunks = await asyncio.shield(task)
         except BaseException:
             await merge.drop()
             raise
