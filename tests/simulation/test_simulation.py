@@ -1,4 +1,4 @@
-"""200 seeds and 500 crash points. More of them: python -m tests.simulation --help"""
+"""300 seeds and 500 crash points. More of them: python -m tests.simulation --help"""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from pqbroker.pq.log.producers import Producer
 from tests.simulation.crash_points import crash_points
 from tests.simulation.run import SimulationFailed, run
 
-SEEDS = 200
+SEEDS = 300
 SEEDS_A_TEST = 25
 CRASH_POINTS = 300
 SLOW_S = 400
