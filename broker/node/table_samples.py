@@ -80,7 +80,7 @@ def sorted_samples(sorted_tables: SortedTables) -> Sampling:
     workers, blocks = share.used_workers, share.used_blocks
     taken += [
         Sample("sorted_workers", 0 if workers is None else len(workers.pids)),
-        Sample("sorted_blocks_bytes", 0 if blocks is None else blocks.size),
+        Sample("sorted_blocks_bytes", 0 if blocks is None else blocks.size + blocks.pinned_size),
         Sample("sorted_blocks_hit", 0 if blocks is None else blocks.hits),
         Sample("sorted_blocks_missed", 0 if blocks is None else blocks.misses),
     ]

@@ -59,6 +59,7 @@ _CHUNK = object_of(
         "first_order": TEXT, "last_order": TEXT, "keys": COUNT, "rows": COUNT, "deletes": COUNT,
         "compressed_bytes": COUNT, "uncompressed_bytes": COUNT, "least_timestamp": COUNT, "greatest_timestamp": COUNT,
         "created_ms": OFFSET, "age_ms": COUNT, "revision": COUNT, "retry_ms": nullable(OFFSET),
+        "preload": TEXT,
         "task": nullable(object_of({"task": COUNT, "kind": TEXT, "reason": TEXT})),
         "picked": nullable(object_of({"kind": TEXT, "reason": TEXT})),
         "left_out": {"type": "object", "additionalProperties": TEXT},

@@ -128,7 +128,7 @@ def _shown_tablet(table: SortedTable, index: int, background: Background) -> dic
         "index": index,
         "tablet_id": record.tablets[index],
         "state": table.state_of(index).value,
-        "pivot_key": show_key(table.schema, record.pivots[index]),
+        "pivot_key": show_short_key(table.schema, record.pivots[index]),
         "stores": _stores(tablet),
         "partition_count": len(structure.pivots),
         "chunk_count": len(chunks),
@@ -139,7 +139,7 @@ def _shown_tablet(table: SortedTable, index: int, background: Background) -> dic
         "uncompressed_bytes": sum(chunk.unpacked_bytes for chunk in chunks),
         "overlap": most.count,
         "overlap_max": attributes.max_overlapping_store_count,
-        "overlap_key": show_key(table.schema, most.key) if most.count else None,
+        "overlap_key": show_short_key(table.schema, most.key) if most.count else None,
         "retained_timestamp": tablet.facts.retained_timestamp,
         "blocked": _blocked(table, index),
         "flush_failure": _flush_failure(tablet, background),
@@ -192,12 +192,12 @@ async def _partitions(
         kind = TaskKind.DISCARD if index in seen.expired else TaskKind.COMPACTION
         shown.append({
             "index": index,
-            "pivot_key": show_key(table.schema, partition.pivot),
+            "pivot_key": show_short_key(table.schema, partition.pivot),
             "order": _order(partition.pivot),
             "chunk_count": len(partition.chunks),
             "compressed_bytes": partition.compressed_bytes,
             "overlap": overlap.count,
-            "overlap_key": show_key(table.schema, overlap.key) if overlap.count else None,
+            "overlap_key": show_short_key(table.schema, overlap.key) if overlap.count else None,
             "backoff_until_ms": partition.backoff_until_ms or None,
             "task": _choice(kind, seen.partitions[index]),
         })  # fmt: skip
@@ -257,13 +257,14 @@ def _chunk(surveyed: SurveyedTablet, chunk: OpenChunk, task: dict[str, Any] | No
         "chunk": chunk.number,
         "partition_index": partition_of(chunk.first_key, chunk.last_key, structure.pivots, structure.end),
         "state": _state(chunk, now_ms),
-        "first_key": show_key(schema, chunk.first_key), "last_key": show_key(schema, chunk.last_key),
+        "first_key": show_short_key(schema, chunk.first_key), "last_key": show_short_key(schema, chunk.last_key),
         "first_order": _order(chunk.first_key), "last_order": _order(chunk.last_key),
         "keys": record.keys, "rows": record.rows, "deletes": record.deletes,
         "compressed_bytes": record.size, "uncompressed_bytes": record.unpacked_bytes,
         "least_timestamp": record.least_timestamp, "greatest_timestamp": record.greatest_timestamp,
         "created_ms": record.created_ms, "age_ms": max(now_ms - record.created_ms, 0), "revision": record.revision,
         "retry_ms": chunk.backoff_until_ms if now_ms < chunk.backoff_until_ms else None,
+        "preload": str(chunk.preload),
         "task": task,
         "picked": picked,
         "left_out": {} if decision is None else {str(kind): str(why) for kind, why in decision.left_out.items()},
@@ -280,7 +281,7 @@ def _state(chunk: OpenChunk, now_ms: int) -> str:
 
 def _waiting(table: SortedTable, order: int, waiting: WaitingTask) -> dict[str, Any]:
     task = waiting.task
-    pivot = None if task.partition is None else show_key(table.schema, task.partition.pivot)
+    pivot = None if task.partition is None else show_short_key(table.schema, task.partition.pivot)
     shown = _choice(task.kind, task.choice)
     assert shown is not None, "a task has inputs"
     return {
@@ -291,7 +292,7 @@ def _waiting(table: SortedTable, order: int, waiting: WaitingTask) -> dict[str, 
 
 
 def _split(table: SortedTable, index: int, split: PartitionSplit) -> dict[str, Any]:
-    pivot = show_key(table.schema, split.partition.pivot)
+    pivot = show_short_key(table.schema, split.partition.pivot)
     return {
         "kind": SPLIT, "tablet_index": index, "partition_pivot_key": pivot, "reason": split.reason,
         "parts_max": split.parts,
@@ -299,13 +300,13 @@ def _split(table: SortedTable, index: int, split: PartitionSplit) -> dict[str, A
 
 
 def _merge(table: SortedTable, index: int, merge: PartitionMerge) -> dict[str, Any]:
-    pivot = show_key(table.schema, merge.left.pivot)
+    pivot = show_short_key(table.schema, merge.left.pivot)
     return {
         "kind": MERGE, "tablet_index": index, "partition_pivot_key": pivot, "reason": merge.reason, "parts_max": 1
     }
 
 
-def show_key(schema: SortedSchema, key: bytes) -> list[Any]:
+def show_short_key(schema: SortedSchema, key: bytes) -> list[Any]:
     """Return the values of a key, long strings cut. What was stored and is no key is shown as its bytes."""
     try:
         return [_cut(value) for value in show_pivot(schema, key)]
