@@ -168,7 +168,7 @@ class Background:
         undropped, self._share.undropped = self._share.undropped, []
         for merge in undropped:
             await merge.drop()
-        found: list[tuple[Survey, SortedTablet]] = []
+        found: list[tuple[Survey, SortedTablet, int]] = []
         served = [(tablet, is_frozen) for tablet, is_frozen in self._tablets() if tablet.is_serving]
         for number, (tablet, is_frozen) in enumerate(served):
             if number % TABLETS_AT_ONCE == TABLETS_AT_ONCE - 1:
@@ -177,16 +177,20 @@ class Background:
                 continue
             self._look_at_stores(tablet, now_ms, is_frozen=is_frozen)
             if tablet.structure.chunks and not is_frozen and not tablet.is_held:
-                found.append((await surveyed(tablet, now_ms), tablet))
+                changes = tablet.structure.changes
+                found.append((await surveyed(tablet, now_ms), tablet, changes))
         self._look_at_memory([tablet for tablet, _ in served if tablet.is_serving])
         await self.blocks.look(served, TABLETS_AT_ONCE)
-        tasks = {task.place: (task, tablet) for seen, tablet in found for task in seen.tasks()}
+        tasks = {task.place: (task, tablet) for seen, tablet, _ in found for task in seen.tasks()}
+        begun: set[SortedTablet] = set()
         for picked in in_order(task for task, _ in tasks.values()):
             task, tablet = tasks[picked.place]
             if self._has_room(task.kind) and tablet.takes_tasks and _is_possible(tablet, task):
                 self._begin_task(tablet, task)
-        for _, tablet in found:
-            await self._balance(tablet, now_ms)
+                begun.add(tablet)
+        for seen, tablet, changes in found:
+            is_of_now = tablet not in begun and changes == tablet.structure.changes
+            await self._balance(tablet, seen if is_of_now else None, now_ms)
         for tablet, _ in served:
             self._look_at_memory_mode(tablet)
         self.looks += 1
@@ -431,18 +435,19 @@ class Background:
         samples_max = tablet.config.attributes.samples_per_partition
         return merge_document(tablet.config.schema, self._share.settings, rules, samples_max)
 
-    async def _balance(self, tablet: SortedTablet, now_ms: int) -> None:
-        """Split and merge partitions as the tablet calls for now; none of their chunks is read."""
+    async def _balance(self, tablet: SortedTablet, seen: Survey | None, now_ms: int) -> None:
+        """Split and merge partitions as the tablet calls for now; none of their chunks is read. `seen`: a survey of it;
+        None: the last one is out of date."""
         if not tablet.takes_tasks or tablet.is_eden_partitioning:
             return
-        stores, found = await stores_and_overlaps(tablet)  # with the tasks that have just begun
+        stores, found = await stores_and_overlaps(tablet) if seen is None else (seen.tablet, seen.overlaps)
         splits = pick_splits(stores, found, now_ms)
         merges = pick_merges(stores, splits, now_ms)
         if not splits and not merges:
             return
         try:
             pivots = await self._balanced(tablet, splits, merges, now_ms)
-            if pivots != tablet.structure.pivots:
+            if pivots != tablet.structure.pivots and tablet.takes_tasks:
                 before = set(tablet.structure.pivots)
                 await tablet.name_pivots(pivots)
                 self._note_balance(tablet, [split for split in splits if split.is_done(before, pivots)], merges)

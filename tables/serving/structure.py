@@ -40,6 +40,8 @@ class Structure:
         self.eden: list[OpenChunk] = []
         self.partitions: list[list[OpenChunk]] = [[] for _ in pivots]
         self._most: Overlap | None = None
+        self.changes = 0
+        """Changes so far: a survey from before the last one is out of date."""
         self.backoffs: dict[bytes, int] = {}
         """Times, in ms since 1970, before which a partition is neither split nor merged, by its pivot."""
 
@@ -50,8 +52,10 @@ class Structure:
         self.chunks.update({chunk.number: chunk for chunk in added})
         if pivots is not None:
             self.pivots = list(pivots)
-            self.backoffs = {pivot: until for pivot, until in self.backoffs.items() if pivot in set(pivots)}
+            kept = set(pivots)
+            self.backoffs = {pivot: until for pivot, until in self.backoffs.items() if pivot in kept}
         self._most = None
+        self.changes += 1
         self.eden, self.partitions = [], [[] for _ in self.pivots]
         for chunk in self.chunks.values():
             index = partition_of(chunk.first_key, chunk.last_key, self.pivots, self.end)

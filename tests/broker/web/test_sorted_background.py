@@ -255,3 +255,18 @@ async def test_a_tablet_is_looked_at_as_soon_as_it_is_in_its_new_state(
         await insert(web, row("a", 1, count=number))
         await flush(web)
     await until(lambda: len(tablet_of(web).structure.chunks) == 1)
+
+
+async def test_a_partition_is_not_split_while_one_of_its_chunks_is_compacted(web: Web) -> None:
+    """Both are called for at one look, and the compaction begins with it."""
+    sizes = {"min_partition_data_size": 2000, "desired_partition_data_size": 5000, "max_partition_data_size": 8000}
+    await create(web, attributes={**sizes, "samples_per_partition": 50, "enable_compaction_and_partitioning": False})
+    for number in range(3):
+        await insert(web, *(row("a", key, note=f"{key * 7919 % 10007 + number:x}" * 8) for key in range(500)))
+        await flush(web)
+    tablet = tablet_of(web)
+    assert sum(chunk.record.size for chunk in tablet.structure.chunks.values()) > 8000
+    await set_attributes(web, enable_compaction_and_partitioning=True)
+    await holds(web, lambda: len(tablet.structure.partitions) > 1)
+    kinds = [task.kind for task in web.node.server.node.cell.current.sorted_tables.background.history.ended]
+    assert kinds[3:5] == ["compaction", "split"]
