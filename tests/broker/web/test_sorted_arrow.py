@@ -5,6 +5,8 @@ from typing import Any
 import pyarrow
 import pytest
 
+from pqbroker.broker.services.sorted_tables import rows
+from pqbroker.broker.services.tables.arrow_rows import encode_sorted_arrow
 from tests.broker.web.conftest import Web
 from tests.broker.web.test_sorted_tables import PATH, create, insert, look_up, row
 from tests.tables.work.sorted.test_row_packing import stream
@@ -66,10 +68,8 @@ async def test_a_stream_that_is_refused_writes_nothing(
 
 
 async def test_a_schema_that_is_changed_meanwhile_is_told(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pqbroker.broker.services.sorted_tables import rows
-
     await create(web)
-    encode = rows.encode_sorted_arrow
+    encode = encode_sorted_arrow
 
     async def altered(*arguments: Any, **more: Any) -> Any:
         _, table = await web.ask("GET", PATH)

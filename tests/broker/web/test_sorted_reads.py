@@ -4,6 +4,8 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
+
 from pqbroker.broker.services.sql.query import Query, Question
 from pqbroker.broker.services.sql.sorted_reads import SortedReads
 from pqbroker.pq.serving.topic import Topic
@@ -11,6 +13,7 @@ from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.open_reads import OpenReads
 from pqbroker.tables.serving.stored_inputs import locate_inputs
 from pqbroker.tables.serving.table import SortedTable
+from tests.broker.conftest import until
 from tests.broker.web.conftest import Web
 from tests.broker.web.test_sorted_background import flush, holds, set_attributes, tablet_of
 from tests.broker.web.test_sorted_tables import PATH, create, insert, reopen, row
@@ -128,8 +131,8 @@ async def test_a_read_waits_for_writes_on_their_way(web: Web) -> None:
     web.node.engine.faults.hold()
     writing = asyncio.create_task(insert(web, row("a", 1, count=2)))
     tablet = tablet_of(web)
-    while tablet.writes.in_flight is None:
-        await asyncio.sleep(0)
+    await until(lambda: tablet.writes.in_flight is not None)
+    assert tablet.writes.in_flight is not None
     reading = asyncio.create_task(answered(web, f"SELECT count FROM {TABLE}"))
     located = asyncio.create_task(locate_inputs(tablet, tablet.writes.in_flight.least_timestamp, EVERY))
     for _ in range(100):
@@ -204,10 +207,7 @@ async def test_a_tablet_that_is_unmounted_meanwhile_is_refused(web: Web) -> None
     await insert(web, row("a", 1))
     tablet = tablet_of(web)
     await web.ask("POST", f"{PATH}/unmount", {})
-    try:
+    with pytest.raises(TableError) as refused:
         await locate_inputs(tablet, 1 << 62, EVERY)
-    except TableError as refusal:
-        assert refusal.code == "WRONG_STATE"
-        assert "table mount" in refusal.cure
-    else:
-        raise AssertionError("it was read")
+    assert refused.value.code == "WRONG_STATE"
+    assert "table mount" in refused.value.cure
