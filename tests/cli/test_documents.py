@@ -28,7 +28,8 @@ def blocks(page: str, language: str, heading: str = "") -> list[str]:
 
 def test_commands_of_the_page_run() -> None:
     with broker(MEMORY) as running:
-        environment = {**os.environ, "PQBROKER_HTTP": running.http, "PYTHON": sys.executable}
+        addresses = {"PQBROKER_HTTP": running.http, "PQBROKER_BROKER": running.kafka}
+        environment = {**os.environ, **addresses, "PYTHON": sys.executable}
         for block in blocks("sorted-tables.md", "sh"):
             done = subprocess.run(
                 ["bash", "-c", _COMMAND + block], env=environment, capture_output=True, text=True, check=False,

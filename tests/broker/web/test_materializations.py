@@ -195,6 +195,7 @@ async def test_rows_and_progress_outlive_the_loss_of_the_cell(web: Web) -> None:
     await produce(web, ("0", "later"))
     after = await caught_up(web)
     assert (before["partitions"][0]["offset"], after["partitions"][0]["offset"]) == (100, 101)
+    assert web.node.server.node.feeding.counters.records == 101, "nothing is read again"
     found = await rows_of(web, *({"key": str(number)} for number in range(7)))
     assert [row["value"] for row in found] == ["later", *map(str, (99, 93, 94, 95, 96, 97))]
 
