@@ -51,7 +51,9 @@ def test_what_is_stored_is_read_again() -> None:
     assert [again.offset_of(RUN, partition) for partition in (0, 2_499)] == [1, 2_500]
     assert again.letters_of(RUN) == letters
     assert again.letters_of(OTHER) == RunLetters(OTHER.hex())
-    assert [read_feed_key(one.key) for one in progress.commands(FeedMove(RUN, 7, 0, 1)) if isinstance(one, Write)] == [7]
+    (written,) = progress.commands(FeedMove(RUN, 7, 0, 1))
+    assert isinstance(written, Write)
+    assert read_feed_key(written.key) == 7
 
 
 def test_the_last_dead_letters_are_kept_and_all_counted() -> None:
