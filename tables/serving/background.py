@@ -27,6 +27,7 @@ from pqbroker.tables.serving.merging import (
     merge_document,
 )
 from pqbroker.tables.serving.open_chunk import OpenChunk
+from pqbroker.tables.serving.partition_balance import balanced_pivots
 from pqbroker.tables.serving.preloading import MODE_NONE, let_go, next_chunk, preload
 from pqbroker.tables.serving.share import SortedShare
 from pqbroker.tables.serving.stored_keys import chunk_data_key
@@ -37,7 +38,6 @@ from pqbroker.tables.serving.write_blocks import WriteBlocks
 from pqbroker.tables.sorted.chunks import ChunkDamaged
 from pqbroker.tables.sorted.picking.balancing import PartitionMerge, PartitionSplit, pick_merges, pick_splits
 from pqbroker.tables.sorted.picking.major_timestamp import major_timestamp, major_timestamp_of_flush
-from pqbroker.tables.sorted.picking.pivots import KeySample, split_pivots
 from pqbroker.tables.sorted.picking.rotation import RotationReason, StoreMemory, rotation_reason, rotations_for_memory
 from pqbroker.tables.sorted.picking.survey import ChunkTask, Survey, TaskKind, in_order
 from pqbroker.tables.sorted.store import RowStore
@@ -446,7 +446,9 @@ class Background:
         if not splits and not merges:
             return
         try:
-            pivots = await self._balanced(tablet, splits, merges, now_ms)
+            pivots, unsplit = await balanced_pivots(tablet, splits, merges)
+            for split in unsplit:
+                self._let_rest(tablet, split.partition.pivot, now_ms)
             if pivots != tablet.structure.pivots and tablet.takes_tasks:
                 before = set(tablet.structure.pivots)
                 await tablet.name_pivots(pivots)
@@ -467,27 +469,6 @@ class Background:
             record = self._record(kind, tablet, reason, [chunk.number for chunk in chunks[:CHUNKS_NOTED]], 0)
             self._done(record, tablet)
             self.history.end(record, self._share.time.clock())
-
-    async def _balanced(
-        self, tablet: SortedTablet, splits: Sequence[PartitionSplit], merges: Sequence[PartitionMerge], now_ms: int
-    ) -> list[bytes]:
-        pivots = set(tablet.structure.pivots) - {merge.right.pivot for merge in merges}
-        for split in splits:
-            added = split.pivots or await self._split_pivots(tablet, split)
-            if not added:
-                self._let_rest(tablet, split.partition.pivot, now_ms)
-            pivots.update(added)
-        return sorted(pivots)
-
-    async def _split_pivots(self, tablet: SortedTablet, split: PartitionSplit) -> Sequence[bytes]:
-        samples: list[KeySample] = []
-        for facts in split.partition.chunks:
-            chunk = tablet.structure.chunks.get(facts.number)
-            if chunk is not None:
-                index = await chunk.read_index(tablet.kv)
-                samples += [KeySample(bytes.fromhex(key), weight) for key, weight in index.facts.samples]
-        partition = split.partition
-        return split_pivots(samples, split.parts, partition.pivot, partition.end, split.least_share)
 
     def _let_rest(self, tablet: SortedTablet, pivot: bytes, now_ms: int) -> None:
         tablet.structure.backoffs[pivot] = now_ms + self._share.settings.backoff_ms

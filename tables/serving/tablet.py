@@ -12,7 +12,7 @@ it ends when the tablet is held, and what it had staged is removed at the start.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from pqbroker.conf.sorted_attributes import DYNAMIC_STORES_MAX, SortedAttributes
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused, ShardLost, StoreFailed
@@ -23,32 +23,25 @@ from pqbroker.storage.tablets.hosting import TabletPage, TabletSample
 from pqbroker.storage.tablets.tablet import TabletStorage
 from pqbroker.storage.unreadable import StoredUnreadable
 from pqbroker.tables.refusals import TableError
-from pqbroker.tables.serving.chunk_records import ChunkRecord, decode_pivots, encode_pivots
+from pqbroker.tables.serving.chunk_records import ChunkRecord, encode_pivots
 from pqbroker.tables.serving.feed_progress import FeedProgress
+from pqbroker.tables.serving.loading import load, read_log, remove_staged
 from pqbroker.tables.serving.lookups import Lookup, StoredRows
 from pqbroker.tables.serving.merging import MergedChunk, MergeInput, removal
 from pqbroker.tables.serving.open_chunk import OpenChunk
 from pqbroker.tables.serving.share import SortedShare
 from pqbroker.tables.serving.store_log import LogWrite, StoreLog
 from pqbroker.tables.serving.stored_keys import (
-    CHUNK_KEYS,
     FACTS_KEY,
-    FEED_KEYS,
-    LETTERS_KEY,
-    LOG_KEYS,
-    PIECE_KEYS,
     PIVOTS_KEY,
     chunk_data_key,
     chunk_key,
-    read_chunk_key,
-    read_log_key,
-    read_piece_key,
 )
 from pqbroker.tables.serving.structure import Structure
 from pqbroker.tables.serving.tablet_facts import TabletFacts
 from pqbroker.tables.serving.tasks import TaskTotals
 from pqbroker.tables.serving.writes import Stamped, TabletWrites
-from pqbroker.tables.sorted.log_entries import EntryDamaged, decode_entries, encode_entry
+from pqbroker.tables.sorted.log_entries import EntryDamaged, encode_entry
 from pqbroker.tables.sorted.packed_rows import TIMESTAMP
 from pqbroker.tables.sorted.picking.facts import DynamicStore, PartitionChunks, TabletStores
 from pqbroker.tables.sorted.picking.rotation import RotationReason, is_full
@@ -57,8 +50,6 @@ from pqbroker.tables.sorted.store import RowStore
 from pqbroker.tables.sorted.write_refusals import WriteFacts, write_refusal
 from pqbroker.tables.work.libraries import check_libraries
 
-REPLAYED_ROWS: Final = 2_000
-"""Rows that a start applies before the loop's other work has its turn: 2 to 4 ms."""
 _STARTING = "Try again in a moment: the tablet reads its log."
 _log = logging.getLogger(__name__)
 
@@ -148,9 +139,12 @@ class SortedTablet:
             await kv.start()
             self.kv = kv
             if must_load:
-                await self._load()
+                config = self.config
+                loaded = await load(kv, config.name, config.pivot, config.end)
+                self.facts, self.progress, self.structure = loaded.facts, loaded.progress, loaded.structure
+                self._next_number = max(self._next_number, loaded.next_number)
             if not storage.reading_only and not storage.is_held:
-                await self._remove_staged()
+                await remove_staged(kv)
         except (BlobCorrupt, BlobMissing, StoredUnreadable, ValueError) as damage:
             self.kv = kv
             self._refuse(damage)
@@ -488,37 +482,6 @@ class SortedTablet:
         self._logs[store.number] = StoreLog(store.number, self.share.settings.inline_bytes_max)
         return store
 
-    async def _load(self) -> None:
-        """Read facts, partitions and records of chunks. StoredUnreadable, ValueError."""
-        stored = await self._read_value(FACTS_KEY)
-        self.facts = TabletFacts() if stored is None else TabletFacts.decode(stored)
-        self.progress = await self._read_progress()
-        pivots = await self._read_value(PIVOTS_KEY)
-        known = [self.config.pivot] if pivots is None else decode_pivots(pivots)
-        chunks = []
-        for key, _ in list(self.kv.keys(CHUNK_KEYS, CHUNK_KEYS + b"\xff")):
-            number = read_chunk_key(key)
-            value = await self._read_value(key)
-            if value is None or self.kv.entry(chunk_data_key(number)) is None:
-                raise ValueError(f"chunk {number} of {self.name} has a record, and is not there")
-            chunks.append(OpenChunk(number, ChunkRecord.decode(value)))
-        self.structure = Structure(known, self.config.end)
-        self.structure.change(chunks, ())
-        numbers = [chunk.number for chunk in chunks]
-        numbers += [read_log_key(key)[0] for key, _ in self.kv.keys(LOG_KEYS, LOG_KEYS + b"\xff")]
-        numbers += [read_piece_key(key)[0] for key, _ in self.kv.keys(PIECE_KEYS, PIECE_KEYS + b"\xff")]
-        self._next_number = max([self._next_number, *(number + 1 for number in numbers)])
-
-    async def _remove_staged(self) -> None:
-        """Remove pieces of tasks of earlier generations: none of those can name them. CommitRefused, ShardLost."""
-        if next(self.kv.keys(PIECE_KEYS, PIECE_KEYS + b"\xff"), None) is not None:
-            await self.kv.execute([DeleteRange(PIECE_KEYS, True, PIECE_KEYS + b"\xff", False)])
-
-    async def _read_progress(self) -> FeedProgress:
-        keys = [key for key, _ in self.kv.keys(FEED_KEYS, FEED_KEYS + b"\xff")]
-        rows = [(key, await self._read_value(key) or b"") for key in keys]
-        return FeedProgress.read(rows, await self._read_value(LETTERS_KEY))
-
     def _begin_replay(self) -> None:
         self.stores, self._logs = [], {}
         self._replay = asyncio.get_running_loop().create_task(self._read_log())
@@ -543,41 +506,12 @@ class SortedTablet:
             self._refuse(damage)
 
     async def _read_log(self) -> None:
-        """Apply the entries of every store in their order. StoredUnreadable, EntryDamaged, BlobCorrupt, ShardLost."""
-        stores: dict[int, RowStore] = {}
-        logs: dict[int, StoreLog] = {}
-        for key, entry in list(self.kv.keys(LOG_KEYS, LOG_KEYS + b"\xff")):
-            number, entry_number = read_log_key(key)
-            store = stores.get(number)
-            if store is None:
-                store = stores[number] = RowStore(number, entry.created_ms)
-                logs[number] = StoreLog(number, self.share.settings.inline_bytes_max)
-            logs[number].found(entry_number, key, entry.size, entry.piece_count)
-            value = await self._read_value(key)
-            assert value is not None
-            await self._apply_entries(store, value)
-        self._logs = logs
-        found = [store for _, store in sorted(stores.items())]
-        for passive in found[:-1]:
-            passive.passive_for = RotationReason.REPLAYED
-        self.stores = found or [self._new_store()]
-
-    async def _apply_entries(self, store: RowStore, value: bytes) -> None:
-        form, rows = self.config.schema.form, []
-        for row in decode_entries(value):
-            rows.append((row.key, form.widened(row.version, row.columns)))
-            if len(rows) == REPLAYED_ROWS:
-                store.apply(rows)
-                rows = []
-                await asyncio.sleep(0)
-        store.apply(rows)
-
-    async def _read_value(self, key: bytes) -> bytes | None:
-        entry = self.kv.entry(key)
-        if entry is None:
-            return None
-        (buffers,) = await self.kv.read([(key, 0, entry.size)])
-        return b"".join(buffers)
+        """Make the stores of the log. EntryDamaged, BlobCorrupt, BlobMissing, ShardLost."""
+        found = await read_log(self.kv, self.config.schema.form, self.share.settings.inline_bytes_max)
+        self._logs = {one.store.number: one.log for one in found}
+        for one in found[:-1]:
+            one.store.passive_for = RotationReason.REPLAYED
+        self.stores = [one.store for one in found] or [self._new_store()]
 
     def _refuse(self, damage: BaseException) -> None:
         """Serve nothing: what is stored cannot be read."""
