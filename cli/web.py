@@ -20,7 +20,7 @@ DEFAULT_HTTP = f"127.0.0.1:{HTTP_PORT}"
 
 
 _CURES = {
-    "UNKNOWN_TOPIC_OR_PARTITION": "`pqbroker topic list` lists the topics.",
+    "UNKNOWN_TOPIC_OR_PARTITION": "`pqbroker topic list` lists the topics, `pqbroker table list` the tables.",
     "OFFSET_OUT_OF_RANGE": "`pqbroker topic describe` shows where each partition starts and ends.",
     "LEADER_NOT_AVAILABLE": "`pqbroker table mount` mounts the tablets of a table.",
     "NOT_LEADER_OR_FOLLOWER": "Try again in a moment; `pqbroker cell list` shows the cause where a cell is not open.",

@@ -76,7 +76,7 @@ def add_lookup(app: Family) -> None:
                 (begin,) = _keys(web, path, [prefix])
                 rows, missing = web.post(f"{path}/lookup", {"prefix": begin, **asked}, "rows")["rows"], []
         if not rows and not missing and not json:
-            say(f"no row of {table} has such a key")
+            say("no key was given" if prefix is None else f"no row of {table} has such a key")
         _show(rows, missing, json=json)
 
 

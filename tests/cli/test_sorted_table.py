@@ -233,6 +233,7 @@ def test_a_range_of_tablets_is_compacted_and_that_is_explained(shell: TableShell
         (("trim", "TABLE", "--to", "1", "--yes"), 1, "has no trim"),
         (("alter", "TABLE", "--static"), 1, "is a sorted one"),
         (("lookup", "none", "id=1"), 1, "no topic 'none'"),
+        (("delete-rows", "none", "id=1"), 1, "`pqbroker table list` the tables"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_cause(

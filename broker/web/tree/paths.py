@@ -1,6 +1,7 @@
 """Paths of the tree: names, and after them an attribute: `//shop/orders/@schema/0/name`."""
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from pqbroker.broker.web.routing.problems import Problem
@@ -61,8 +62,11 @@ def with_value(value: Any, steps: tuple[str, ...], given: Any, path: TreePath) -
 
 
 def no_attribute(path: TreePath, among: Any) -> Problem:
-    names = ", ".join(sorted(among)[:SHOWN]) if isinstance(among, dict) else ""
-    cure = f"There is {names}." if names else f"List them: //{'/'.join(path.names)}/{_MARK}"
+    cure = f"List them: //{'/'.join(path.names)}/{_MARK}"
+    if isinstance(among, dict) and among:
+        asked = path.attribute[-1] if path.attribute else ""
+        near = get_close_matches(asked[:SHOWN], among, n=1)
+        cure = f"Did you mean {near[0]}?" if near else f"There is {', '.join(sorted(among)[:SHOWN])}."
     return Problem(404, "NO_ATTRIBUTE", f"there is no {path}", cure)
 
 

@@ -12,6 +12,7 @@ from pqbroker.broker.services.topics.topic_schemas import schema_of
 from pqbroker.broker.web.resources import topics
 from pqbroker.broker.web.routing.problems import Problem, bad_request
 from pqbroker.broker.web.routing.routes import Call
+from pqbroker.broker.web.routing.schemas import SHOWN
 from pqbroker.broker.web.tree.node import TreeNode, attributes_of, directory
 from pqbroker.broker.web.tree.paths import TreePath, no_attribute, no_node, parse_path, value_at, with_value
 from pqbroker.broker.web.tree.system import find_system
@@ -20,6 +21,7 @@ from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE
 from pqbroker.storage.tablets.scheme_objects import SORTED_TABLE
 from pqbroker.tables.paths import ROOT, SYSTEM, has_path, table_path
+from pqbroker.tables.refusals import nearest
 
 
 async def get(call: Call) -> Any:
@@ -41,8 +43,8 @@ async def put(call: Call) -> Any:
     node, name = await _found_or_made(call, path), path.attribute[0]
     write = node.settable.get(name)
     if write is None:
-        settable = ", ".join(sorted(node.settable))
-        cure = f"Set one of {settable}." if settable else "Nothing of it can be set by its path."
+        known = sorted(node.settable)
+        cure = nearest(name[:SHOWN], known) if known else "Nothing of it can be set by its path."
         raise Problem(400, "NOT_SETTABLE", f"{path} cannot be set", cure)
     await write(with_value(node.attributes.get(name), path.attribute[1:], call.body, path))
     return _attribute(await _found_or_made(call, path), path)

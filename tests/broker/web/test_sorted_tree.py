@@ -103,6 +103,14 @@ async def test_what_cannot_be_is_refused(shop: Web, method: str, path: str, give
     assert await value(shop, STOCK) == before
 
 
+@pytest.mark.parametrize(("method", "given"), [("GET", None), ("PUT", 5)])
+async def test_a_name_that_is_nearly_one_is_told_which(shop: Web, method: str, given: Any) -> None:
+    for path in (f"{STOCK}/@max_data_tl", f"{STOCK}/@mount_config/max_data_tl"):
+        _, document = await shop.ask(method, path, given)
+        assert "Did you mean" in document["error"]["cure"]
+        assert "max_data_ttl" in document["error"]["cure"]
+
+
 async def test_a_table_that_is_deleted_is_gone_and_its_directory_stays_while_it_has_names(shop: Web) -> None:
     assert (await shop.ask("DELETE", PATH))[0] == 204
     assert (await shop.ask("GET", f"{STOCK}/@"))[1]["type"] == "directory"
