@@ -18,19 +18,19 @@ from pqbroker.tables.serving.tablet import SortedTablet
 
 LOCATE_ATTEMPTS_MAX: Final = 10
 """Tries to locate inputs that are merged or moved meanwhile."""
-KeyRange = tuple[bytes, bytes | None]
+KeyBounds = tuple[bytes, bytes | None]
 """Keys from the first to before the second; None: to the last one."""
 
 
 class LocatedInputs(NamedTuple):
-    """What a message says of inputs, the bytes of those that lie in no file, and how many chunks the tablet has."""
+    """Places of inputs as a message has them, the bytes of those that lie in no file, and the tablet's chunk count."""
 
     documents: Sequence[Mapping[str, Any]]
     payload: Sequence[Buffer]
     chunks: int
 
 
-async def locate_inputs(tablet: SortedTablet, timestamp: int, ranges: Sequence[KeyRange]) -> LocatedInputs:
+async def locate_inputs(tablet: SortedTablet, timestamp: int, ranges: Sequence[KeyBounds]) -> LocatedInputs:
     """Return the places of all that a reader at a timestamp may see in ranges of keys. It waits for writes on their way
     at or below the timestamp.
 
@@ -55,7 +55,7 @@ def _damaged(tablet: SortedTablet, damage: Exception) -> TableError:
     return TableError("TABLET_DAMAGED", f"stored rows of {tablet.name} are unreadable: {damage}", cure)
 
 
-def _inputs(tablet: SortedTablet, timestamp: int, ranges: Sequence[KeyRange]) -> list[MergeInput]:
+def _inputs(tablet: SortedTablet, timestamp: int, ranges: Sequence[KeyBounds]) -> list[MergeInput]:
     logs = [item for store in tablet.stores for item in tablet.log_inputs(store)]
     chunks = [
         MergeInput("chunk", chunk_data_key(chunk.number))

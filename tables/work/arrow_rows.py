@@ -52,8 +52,8 @@ def encode_stream(schema: Schema, stream: Any, now_ms: int, batch_bytes_max: int
 
 
 def read_rows(stream: Any, check_count: Callable[[int], None]) -> Any:
-    """Return all rows of a stream as one record batch. `check_count` is told how many there are so far, and raises
-    where they are too many. TableError INVALID_STREAM, INVALID_ROW."""
+    """Return all rows of a stream as one record batch. `check_count` takes the count so far, and raises where
+    that is too large. TableError INVALID_STREAM, INVALID_ROW."""
     try:
         with pyarrow.ipc.open_stream(pyarrow.py_buffer(stream)) as reader:
             table = pyarrow.Table.from_batches(_batches(reader, check_count), reader.schema)

@@ -30,7 +30,7 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class LiteralComparison:
     """A column, folded, that compares so with one of the values: eq, gt, gte, lt, lte, or null, which has no value."""
 
     column: str
@@ -38,14 +38,14 @@ class Comparison:
     values: tuple[Literal, ...] = ()
 
 
-def comparisons(condition: Any, alias: str, *, is_alone: bool) -> Iterator[Comparison]:
+def comparisons(condition: Any, alias: str, *, is_alone: bool) -> Iterator[LiteralComparison]:
     """Yield the comparisons of the relation with this alias. `is_alone`: the SELECT reads no other relation, so that a
     column without a relation's name is its, and no join makes rows of nulls for it."""
     for part in conjuncts(condition):
         for column, operator, values in _compared(part):
             is_ours = column.table == alias or (not column.table and is_alone)
             if is_ours and (operator != IS_NULL or is_alone):
-                yield Comparison(folded(column.name), operator, values)
+                yield LiteralComparison(folded(column.name), operator, values)
 
 
 def _compared(part: Any) -> Iterator[tuple[Any, str, tuple[Literal, ...]]]:

@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 
 from pqbroker.pq.log.row_facts import TIMESTAMP
 from pqbroker.tables.columns import folded
-from pqbroker.tables.work.comparisons import Comparison, comparisons
+from pqbroker.tables.work.comparisons import LiteralComparison, comparisons
 from pqbroker.tables.work.ranges import EVERY, Range, ranges
 from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.spelling import spell, topic_of
@@ -48,7 +48,7 @@ class Named:
     times: Range = EVERY
     commits: Range = EVERY
     """Range of `$timestamp`."""
-    comparisons: tuple[Comparison, ...] = ()
+    comparisons: tuple[LiteralComparison, ...] = ()
     """Comparisons of its columns that each row of the answer holds."""
     is_read_once: bool = False
     """True if nothing in the query reads the rows a second time, so they need not be kept. If that is wrong, DuckDB

@@ -50,7 +50,7 @@ class Question:
     timestamp: int | None = None
 
 
-class Sources(Protocol):
+class ReadTargets(Protocol):
     """The topics and sorted tables that a caller may read."""
 
     def is_sorted(self, name: str) -> bool:
@@ -67,11 +67,11 @@ class Query:
     """One query: `async with` it, and ask for piece after piece."""
 
     def __init__(
-        self, workers: Workers, settings: BrokerSettings, sources: Sources, question: Question
+        self, workers: Workers, settings: BrokerSettings, targets: ReadTargets, question: Question
     ) -> None:
         self._workers = workers
         self._settings = settings
-        self._sources = sources
+        self._targets = targets
         self._question = question
         self._sorted: SortedReads | None = None
         """Reads of sorted tables, once one is named."""
@@ -192,11 +192,11 @@ class Query:
 
     async def _snapshot(self, names: list[str]) -> dict[str, Any]:
         """Return what the worker needs to know of topics and sorted tables. What comes later is none of the query's."""
-        of_tables = [name for name in names if self._sources.is_sorted(name)]
+        of_tables = [name for name in names if self._targets.is_sorted(name)]
         if self._question.timestamp is not None and not of_tables:
             text = "timestamp is given, and the query names no sorted table"
             raise QueryRefused("INVALID_QUERY", text, "Leave timestamp out; topics have \"$timestamp\" as a column.")
-        self._topics = {name: self._sources.topic(name) for name in names if name not in of_tables}
+        self._topics = {name: self._targets.topic(name) for name in names if name not in of_tables}
         found = {name: _snapshot_of(topic) for name, topic in self._topics.items()}
         for name in of_tables:
             found[name] = {**await self._sorted_reads().snapshot(name)}
@@ -206,13 +206,13 @@ class Query:
         if self._sorted is None:
             from pqbroker.broker.services.sql.sorted_reads import SortedReads
 
-            self._sorted = SortedReads(self._sources.sorted_table, self._question.timestamp)
+            self._sorted = SortedReads(self._targets.sorted_table, self._question.timestamp)
         return self._sorted
 
     async def _hand_over(self, worker: WorkerProcess, wanted: dict[str, Any]) -> None:
         """The next stretches of a partition, of the topic as it is served now: its cell may have been opened again."""
         name, index = wanted["topic"], wanted["partition"]
-        topic = self._sources.topic(name)
+        topic = self._targets.topic(name)
         if topic.record.topic_id != self._topics[name].record.topic_id or index >= len(topic.partitions):
             raise unknown_topic()
         names = ("offset", "end_offset", "timestamp_min", "is_verified")

@@ -45,13 +45,13 @@ async def query(call: Call) -> Stream:
     question = Question(
         body["query"], format_, call.holder, body.get("timeout_ms"), body.get("explain", False), body.get("timestamp")
     )  # fmt: skip
-    asked = Query(call.node.workers, call.node.settings, _Sources(call), question)
+    asked = Query(call.node.workers, call.node.settings, _ReadTargets(call), question)
     if question.explain:
         return Stream(JSON, _explained(asked), has_end=True)
     return Stream(CONTENT_TYPES[format_], _answered(asked, format_), has_end=True)
 
 
-class _Sources:
+class _ReadTargets:
     """Topics and sorted tables that the caller of a query may read."""
 
     def __init__(self, call: Call) -> None:

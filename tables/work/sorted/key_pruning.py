@@ -14,13 +14,13 @@ from typing import Any, Final, NamedTuple
 from pqbroker.tables.columns import folded
 from pqbroker.tables.sorted.chunks import Columns
 from pqbroker.tables.sorted.keys import key_encoder, prefix_end
-from pqbroker.tables.work.comparisons import EQUAL, IS_NULL, Comparison, Literal
+from pqbroker.tables.work.comparisons import EQUAL, IS_NULL, Literal, LiteralComparison
 
 KEY_RANGES_MAX: Final = 32
 """Ranges of one scan; where there are more, neighbours become one."""
-KeyRange = tuple[bytes, bytes | None]
+KeyBounds = tuple[bytes, bytes | None]
 """Keys from the first to before the second; None: to the last one."""
-EVERY_KEY: Final[KeyRange] = (b"", None)
+EVERY_KEY: Final[KeyBounds] = (b"", None)
 _NULL, _VALUES_FIRST, _VALUES_END = b"\0", b"\1", b"\2"
 _INTEGER = re.compile(r"-?\d+")
 _NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -42,10 +42,10 @@ class _Interval(NamedTuple):
 _ALL_VALUES = _Interval(_VALUES_FIRST, _VALUES_END)
 
 
-def key_ranges_of(key_columns: Columns, comparisons: Sequence[Comparison]) -> list[KeyRange]:
+def key_ranges_of(key_columns: Columns, comparisons: Sequence[LiteralComparison]) -> list[KeyBounds]:
     """Return ranges that lie apart, in order; none: no key is left. All rows of the answer have keys in them."""
     prefixes: list[bytes] = [b""]
-    ranges: list[KeyRange] = [EVERY_KEY]
+    ranges: list[KeyBounds] = [EVERY_KEY]
     for name, kind in key_columns:
         intervals = _intervals(kind, [each for each in comparisons if each.column == folded(name)])
         if intervals is None:
@@ -58,7 +58,7 @@ def key_ranges_of(key_columns: Columns, comparisons: Sequence[Comparison]) -> li
     return ranges
 
 
-def within(ranges: Sequence[KeyRange], first: bytes, end: bytes | None) -> list[KeyRange]:
+def within(ranges: Sequence[KeyBounds], first: bytes, end: bytes | None) -> list[KeyBounds]:
     """Return the parts of ranges that lie in another one."""
     found = []
     for low, high in ranges:
@@ -68,20 +68,20 @@ def within(ranges: Sequence[KeyRange], first: bytes, end: bytes | None) -> list[
     return found
 
 
-def _joined(ranges: Sequence[tuple[bytes, bytes]]) -> list[KeyRange]:
+def _joined(ranges: Sequence[tuple[bytes, bytes]]) -> list[KeyBounds]:
     """Return at most KEY_RANGES_MAX ranges, each of neighbours."""
     of_each = -(-len(ranges) // KEY_RANGES_MAX) or 1
-    groups = (list(some) for _, some in groupby(enumerate(ranges), lambda numbered: numbered[0] // of_each))
-    return [(some[0][1][0], max(end for _, (_, end) in some)) for some in groups]
+    neighbours = (list(some) for _, some in groupby(enumerate(ranges), lambda numbered: numbered[0] // of_each))
+    return [(some[0][1][0], max(end for _, (_, end) in some)) for some in neighbours]
 
 
-def _intervals(kind: str, comparisons: Sequence[Comparison]) -> list[_Interval] | None:
+def _intervals(kind: str, comparisons: Sequence[LiteralComparison]) -> list[_Interval] | None:
     """Return the intervals of a column that all its comparisons leave, in order; None: no comparison is understood."""
     known: list[_Interval] | None = None
     for comparison in comparisons:
         found = _of_comparison(kind, comparison)
         if found is not None:
-            known = found if known is None else list(_common(known, found))
+            known = found if known is None else list(_shared_by(known, found))
     return None if known is None else _apart(sorted(set(known)))
 
 
@@ -96,14 +96,14 @@ def _apart(intervals: Sequence[_Interval]) -> list[_Interval]:
     return found
 
 
-def _common(some: Sequence[_Interval], others: Sequence[_Interval]) -> Iterator[_Interval]:
+def _shared_by(some: Sequence[_Interval], others: Sequence[_Interval]) -> Iterator[_Interval]:
     for one, other in product(some, others):
         first, end = max(one.first, other.first), min(one.end, other.end)
         if first < end:
             yield _Interval(first, end, one.is_point or other.is_point)
 
 
-def _of_comparison(kind: str, comparison: Comparison) -> list[_Interval] | None:
+def _of_comparison(kind: str, comparison: LiteralComparison) -> list[_Interval] | None:
     if comparison.operator == IS_NULL:
         return [_Interval(_NULL, _VALUES_FIRST, is_point=True)]
     read = _READERS.get(kind, _integer)

@@ -18,7 +18,7 @@ from pqbroker.tables.work.parsing import Named
 from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.scanning import Tally
 from pqbroker.tables.work.sorted.chunk_runs import ChunkRun
-from pqbroker.tables.work.sorted.key_pruning import KeyRange, key_ranges_of, within
+from pqbroker.tables.work.sorted.key_pruning import KeyBounds, key_ranges_of, within
 from pqbroker.tables.work.sorted.merging import SortedRun, open_runs
 from pqbroker.tables.work.sorted.refusal import MergeRefused
 from pqbroker.tables.work.sorted.scanning import SortedScan, scan_rows
@@ -34,7 +34,7 @@ class TabletKeys(NamedTuple):
     """Ranges of keys that are read of one tablet, in order."""
 
     tablet: int
-    ranges: Sequence[KeyRange]
+    ranges: Sequence[KeyBounds]
 
 
 class ReadTablets(NamedTuple):
@@ -115,23 +115,22 @@ class SortedTableScan:
         wanted = SortedScan(self.shape, [numbers[name] for name in names], self.timestamp, is_ordered=False)
         with StoredFiles() as files:
             runs, chunks = self._opened(line, span, files, wanted)
-            read = [run for run in runs if isinstance(run, ChunkRun)]
-            before = self.read
             try:
-                for first, end in span.ranges:
-                    for batch in scan_rows(runs, wanted._replace(first=first, end=end)):
-                        if line.has_unasked():
-                            line.finish_stop()
-                            raise Stopped
-                        tally.rows += batch.num_rows
-                        yield self._shown(batch, span.tablet)
+                for batch in _batches(line, runs, span.ranges, wanted):
+                    tally.rows += batch.num_rows
+                    yield self._shown(batch, span.tablet)
             finally:
-                self.read = ReadTablets(
-                    before.chunks_read + len(read), before.chunks + chunks,
-                    before.blocks_read + sum(run.blocks_read for run in read),
-                    before.blocks + sum(len(run.index.places) for run in read),
-                )  # fmt: skip
-                tally.stored_bytes += sum(run.bytes_read for run in read)
+                self._count(runs, chunks, tally)
+
+    def _count(self, runs: Sequence[SortedRun], chunks: int, tally: Tally) -> None:
+        """Count what was read of a tablet, which has `chunks` in all."""
+        before, read = self.read, [run for run in runs if isinstance(run, ChunkRun)]
+        self.read = ReadTablets(
+            before.chunks_read + len(read), before.chunks + chunks,
+            before.blocks_read + sum(run.blocks_read for run in read),
+            before.blocks + sum(len(run.index.places) for run in read),
+        )  # fmt: skip
+        tally.stored_bytes += sum(run.bytes_read for run in read)
 
     def _opened(
         self, line: Line, span: TabletKeys, files: StoredFiles, wanted: SortedScan
@@ -158,3 +157,13 @@ class SortedTableScan:
         index = pyarrow.repeat(pyarrow.scalar(tablet, pyarrow.int64()), batch.num_rows)
         arrays = [index if name == TABLET_INDEX else batch.column(name) for name in self.columns]
         return pyarrow.RecordBatch.from_arrays(arrays, schema=self.schema())
+
+
+def _batches(line: Line, runs: Sequence[SortedRun], ranges: Sequence[KeyBounds], wanted: SortedScan) -> Iterator[Any]:
+    """Yield the rows of ranges. MergeRefused, Stopped."""
+    for first, end in ranges:
+        for batch in scan_rows(runs, wanted._replace(first=first, end=end)):
+            if line.has_unasked():
+                line.finish_stop()
+                raise Stopped
+            yield batch

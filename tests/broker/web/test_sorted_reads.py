@@ -27,7 +27,7 @@ def table(web: Web) -> SortedTable:
     return found
 
 
-class _Sources:
+class _ReadTargets:
     """The one table of a node."""
 
     def __init__(self, web: Web) -> None:
@@ -45,7 +45,7 @@ class _Sources:
 
 def query(web: Web, text: str, timestamp: int | None = None) -> Query:
     node = web.node.server.node
-    return Query(node.workers, node.settings, _Sources(web), Question(text, "json", "test", timestamp=timestamp))
+    return Query(node.workers, node.settings, _ReadTargets(web), Question(text, "json", "test", timestamp=timestamp))
 
 
 async def answered(web: Web, text: str, timestamp: int | None = None) -> list[Any]:

@@ -16,7 +16,7 @@ import pytest
 from pqbroker.tables.sorted.keys import key_encoder
 from pqbroker.tables.work.comparisons import VALUES_MAX
 from pqbroker.tables.work.parsing import parse
-from pqbroker.tables.work.sorted.key_pruning import EVERY_KEY, KEY_RANGES_MAX, KeyRange, key_ranges_of, within
+from pqbroker.tables.work.sorted.key_pruning import EVERY_KEY, KEY_RANGES_MAX, KeyBounds, key_ranges_of, within
 from pqbroker.tables.work.sorted.version_columns import STORED_TYPES
 from pqbroker.tables.work.typed import ARROW_TYPES
 from tests.support.depth import examples
@@ -68,7 +68,7 @@ def condition(dice: random.Random, columns: Sequence[tuple[str, str]]) -> str:
     return dice.choice(forms)
 
 
-def kept(keys: Sequence[bytes], ranges: Sequence[KeyRange]) -> list[int]:
+def kept(keys: Sequence[bytes], ranges: Sequence[KeyBounds]) -> list[int]:
     """Numbers of the keys within ranges, as often as they are."""
     return [
         number
@@ -78,7 +78,7 @@ def kept(keys: Sequence[bytes], ranges: Sequence[KeyRange]) -> list[int]:
     ]
 
 
-def ranges_of(columns: Sequence[tuple[str, str]], where: str) -> list[KeyRange]:
+def ranges_of(columns: Sequence[tuple[str, str]], where: str) -> list[KeyBounds]:
     (named,) = parse(f"SELECT * FROM t WHERE {where}", 100).topics
     return key_ranges_of(tuple(columns), named.comparisons)
 
@@ -152,7 +152,7 @@ def test_a_null_of_a_join_is_no_key() -> None:
 
 
 def test_ranges_are_cut_at_a_tablet() -> None:
-    ranges: list[KeyRange] = [(b"b", b"d"), (b"f", None)]
+    ranges: list[KeyBounds] = [(b"b", b"d"), (b"f", None)]
     assert within(ranges, b"", None) == ranges
     assert within(ranges, b"c", b"g") == [(b"c", b"d"), (b"f", b"g")]
     assert within(ranges, b"d", b"f") == []
