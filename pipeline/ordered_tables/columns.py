@@ -37,6 +37,11 @@ SPARK_TYPES: Mapping[str, DataType] = {
 """Spark's types by the type of a column."""
 
 
+def is_sorted(columns: Sequence[Column] | None) -> bool:
+    """Return True if these are the columns of a sorted table."""
+    return any(column.sort_order is not None for column in columns or ())
+
+
 def spark_schema(columns: Sequence[Column] | None) -> StructType:
     """None: a topic without a schema, whose records are shown as they are."""
     schema = StructType().add(TABLET_INDEX, IntegerType(), False).add(ROW_INDEX, LongType(), False)
@@ -70,7 +75,7 @@ def check_insertable(table: str, columns: Sequence[Column], given: StructType) -
     types = {column.name: column.type for column in columns}
     required = [column.name for column in columns if column.is_required]
     for field in given:
-        if field.name in _INSERTED_TOO:
+        if field.name in _INSERTED_TOO and field.name not in types and not is_sorted(columns):
             continue
         if field.name not in types:
             raise JobError(f"unknown column {field.name!r}: {table} has the columns {', '.join(types)}")

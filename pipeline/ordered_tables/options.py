@@ -13,7 +13,7 @@ ON_CHANGED = ("fail", "keep", "append")
 """Ways to treat a micro-batch that comes again with other rows."""
 _KNOWN = frozenset(
     ("path", "http", "startingoffsets", "endingoffsets", "maxrowspertrigger", "rowsperpartition", "failondataloss",
-     "appid", "onchangedbatch")
+     "appid", "onchangedbatch", "timestamp", "update")
 )  # fmt: skip
 _OF_SPARK = frozenset(("checkpointlocation",))
 """Spark hands these on too."""
@@ -34,6 +34,10 @@ class Options:
     fails_on_data_loss: bool = True
     app_id: str | None = None
     on_changed_batch: str = ON_CHANGED[0]
+    timestamp: int | None = None
+    """Timestamp that a sorted table is read at; None: now."""
+    is_update: bool = False
+    """True if columns that rows of a sorted table lack stay as they were."""
 
 
 def read_options(given: Mapping[str, str]) -> Options:
@@ -54,6 +58,8 @@ def read_options(given: Mapping[str, str]) -> Options:
         _boolean("failOnDataLoss", options.get("failondataloss", "true")),
         options.get("appid"),
         _choice("onChangedBatch", options.get("onchangedbatch", ON_CHANGED[0]), ON_CHANGED),
+        _count("timestamp", options["timestamp"]) if "timestamp" in options else None,
+        _boolean("update", options.get("update", "false")),
     )
 
 

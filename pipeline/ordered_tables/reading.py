@@ -19,7 +19,7 @@ ROWS_PER_QUERY = 65_536
 BUSY_TRIES = 60
 BUSY_PAUSE_S = 0.5
 """The broker runs few queries at once; a task waits its turn for half a minute."""
-_TOO_LARGE = frozenset(("RESULT_TOO_LARGE", "QUERY_TOO_LARGE", "QUERY_TOO_LONG"))
+TOO_LARGE = frozenset(("RESULT_TOO_LARGE", "QUERY_TOO_LARGE", "QUERY_TOO_LONG"))
 
 
 class RowRange(NamedTuple):
@@ -109,32 +109,33 @@ def read_span(table: Table, span: RowRange) -> Iterator[Any]:
 def _records(client: Client, table: Table, part: RowRange) -> Any:
     """Rows in Arrow; None: more rows than one answer can hold. ClientError."""
     try:
-        return _answered(client, _query(table, part))
+        return answered(client, _query(table, part))
     except ClientError as failure:
-        if failure.code not in _TOO_LARGE or part.end - part.start == 1:
+        if failure.code not in TOO_LARGE or part.end - part.start == 1:
             raise
         return None
 
 
 def _query(table: Table, part: RowRange) -> str:
-    names = ", ".join(map(_quoted, table.wanted.names))
+    names = ", ".join(map(quoted, table.wanted.names))
     return (
-        f'SELECT {names} FROM {_quoted(TableCalls(table.options.table).name)} WHERE "$tablet_index" = {part.tablet} '
+        f'SELECT {names} FROM {quoted(TableCalls(table.options.table).name)} WHERE "$tablet_index" = {part.tablet} '
         f'AND "$row_index" >= {part.start} AND "$row_index" < {part.end}'
     )
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """Return a name as SQL has it."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def _answered(client: Client, query: str) -> Any:
-    """Rows in Arrow; ClientError."""
+def answered(client: Client, query: str, timestamp: int | None = None) -> Any:
+    """Rows in Arrow, of sorted tables at a timestamp; ClientError."""
     for _ in range(BUSY_TRIES):
         try:
-            return client.sql(query).arrow()
+            return client.sql(query, timestamp=timestamp).arrow()
         except ClientError as failure:
             if failure.code != "TOO_MANY_QUERIES":
                 raise
         time.sleep(BUSY_PAUSE_S)
-    return client.sql(query).arrow()
+    return client.sql(query, timestamp=timestamp).arrow()

@@ -7,10 +7,17 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pqbroker.client import Client, Column
-from pqbroker.pipeline.ordered_tables.columns import chosen, spark_schema
+from pqbroker.pipeline.ordered_tables.columns import chosen, is_sorted, spark_schema
 from pqbroker.pipeline.ordered_tables.options import Options, read_options
 from pqbroker.pipeline.ordered_tables.own_line import own_line_first
 from pqbroker.pipeline.ordered_tables.reading import OrderedTableReader, Table
+from pqbroker.pipeline.ordered_tables.sorted_rows import (
+    SortedTableReader,
+    SortedTableStreamWriter,
+    SortedTableWriter,
+    no_stream,
+    sorted_schema,
+)
 from pqbroker.pipeline.ordered_tables.streaming import OrderedTableStreamReader
 from pqbroker.pipeline.ordered_tables.writing import OrderedTableStreamWriter, OrderedTableWriter
 
@@ -26,22 +33,32 @@ class OrderedTableSource(DataSource):
 
     @own_line_first()
     def schema(self) -> StructType:
-        return spark_schema(self._columns)
+        return self._shown
 
     @own_line_first()
-    def reader(self, schema: StructType) -> OrderedTableReader:
+    def reader(self, schema: StructType) -> OrderedTableReader | SortedTableReader:
+        if is_sorted(self._columns):
+            return SortedTableReader(self._table(schema), self._columns or ())
         return OrderedTableReader(self._table(schema))
 
     @own_line_first()
     def streamReader(self, schema: StructType) -> OrderedTableStreamReader:  # noqa: N802 (Spark's name)
+        if is_sorted(self._columns):
+            raise no_stream(self._options)
         return OrderedTableStreamReader(self._table(schema))
 
     @own_line_first()
-    def writer(self, schema: StructType, overwrite: bool) -> OrderedTableWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> OrderedTableWriter | SortedTableWriter:
+        if is_sorted(self._columns):
+            return SortedTableWriter(self._options, self._columns or (), schema, overwrite=overwrite)
         return OrderedTableWriter(self._options, self._columns, schema, overwrite=overwrite)
 
     @own_line_first()
-    def streamWriter(self, schema: StructType, overwrite: bool) -> OrderedTableStreamWriter:  # noqa: N802
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> OrderedTableStreamWriter | SortedTableStreamWriter:
+        if is_sorted(self._columns):
+            return SortedTableStreamWriter(self._options, self._columns or (), schema, overwrite=overwrite)
         return OrderedTableStreamWriter(self._options, self._columns, schema, overwrite=overwrite)
 
     @cached_property
@@ -54,7 +71,11 @@ class OrderedTableSource(DataSource):
             return client.table(self._options.table).columns()
 
     def _table(self, schema: StructType) -> Table:
-        return Table(self._options, chosen(spark_schema(self._columns), schema))
+        return Table(self._options, chosen(self._shown, schema))
+
+    @property
+    def _shown(self) -> StructType:
+        return sorted_schema(self._columns or ()) if is_sorted(self._columns) else spark_schema(self._columns)
 
 
 def register(spark: SparkSession) -> None:
