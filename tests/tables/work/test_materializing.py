@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pqbroker.protocol.records import CONTROL, Record, decode_records, encode_batch
@@ -62,6 +62,7 @@ def batches_of(pairs: Sequence[tuple[bytes | None, bytes | None]], sizes: Sequen
     return data
 
 
+@example([(b"a", b"1"), (b"c", b"1"), (b"a", b"2"), (b"c", None)], [3], 4, 0)
 @given(PAIRS, st.lists(st.integers(1, 9), max_size=4), st.integers(1, 4), st.integers(0, 5))
 def test_answers_add_up_to_the_last_value_of_each_key(
     pairs: list[tuple[bytes | None, bytes | None]], sizes: list[int], rows_max: int, skipped: int
