@@ -109,12 +109,15 @@ def _add_changes(app: Family) -> None:
         _change(http, table, "resume", {"from_start": from_start}, json)
 
     @declare(app, "drop-materialization", "pqbroker table drop-materialization //shop/latest --yes")
-    def drop(table: Table, yes: Yes = False, http: Http = DEFAULT_HTTP) -> None:
+    def drop(table: Table, yes: Yes = False, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
         """Feed a table no more; its rows stay, and where the topic was read up to is forgotten."""
         confirm(f"feed {table} no more, and forget where its topic was read up to?", yes)
         with Web(http) as web:
             web.delete(_path(table))
-        say(f"{table} is fed no more; its rows stay")
+        if json:
+            show_json({"table": table, "dropped": True})
+        else:
+            say(f"{table} is fed no more; its rows stay")
 
 
 def _path(table: str) -> str:

@@ -36,7 +36,9 @@ COMMANDS: Mapping[str, str] = {
     "table insert": "{t} --row {{\"id\":1,\"$tablet_index\":1}}", "table alter": "{t} --column id:int64",
     "table select": "{t} --tablet 1", "table trim": "{t} --tablet 1 --to 1 --yes", "table drop": "{t} --yes",
     "table lookup": "{t} id=1", "table delete-rows": "{t} id=1", "table inside": "{t} --tablet 1",
-    "table explain-compaction": "{t}", "table compact": "{t}",
+    "table explain-compaction": "{t}", "table compact": "{t}", "table materialize": "{t} into {t}",
+    "table materializations": "", "table pause-materialization": "{t}", "table resume-materialization": "{t}",
+    "table drop-materialization": "{t} --yes",
     "table mount": "{t}", "table unmount": "{t}", "table freeze": "{t}", "table unfreeze": "{t}",
     "table remount": "{t}", "table reshard": "{t} --tablets 3", "cell list": "", "cell create": "nowhere",
     "cell remove": "99 --yes",
@@ -48,8 +50,11 @@ COMMANDS: Mapping[str, str] = {
 ELSEWHERE = frozenset(("restore", "doctor", "crashtest", "completion"))
 """Commands that ask no running broker for data."""
 OF_SORTED_TABLES = frozenset(
-    ("table compact", "table delete-rows", "table explain-compaction", "table inside", "table lookup")
-)
+    (
+        "table compact", "table delete-rows", "table drop-materialization", "table explain-compaction", "table inside",
+        "table lookup", "table materialize", "table pause-materialization", "table resume-materialization",
+    )
+)  # fmt: skip
 """Commands that no ordered table has."""
 OF_OTHER_RULES = OF_SORTED_TABLES | frozenset(
     (

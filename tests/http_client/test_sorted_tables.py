@@ -77,6 +77,18 @@ async def test_an_update_keeps_other_columns_and_rows_are_read_as_they_were(clie
         assert found == row(b"a", 1, note=note, content=content)
 
 
+async def test_rows_in_arrow_are_inserted_and_update(client: Any, name: str) -> None:
+    table = client.table(name)
+    await done(table.create(SCHEMA))
+    whole = {"shop": [b"a", b"b"], "id": [1, 2], "note": ["one", None], "content": [b"c", b"d"]}
+    inserted = await done(table.insert(pyarrow.table(whole)))
+    assert (inserted.row_count, inserted.parts) == (2, ())
+    await done(table.insert(pyarrow.table({"shop": [b"a"], "id": [1], "note": ["two"]}), update=True))
+    assert await done(table.lookup([key(b"a", 1), key(b"b", 2)])) == [
+        row(b"a", 1, note="two", content=b"c"), row(b"b", 2, content=b"d"),
+    ]  # fmt: skip
+
+
 async def test_rows_are_deleted_by_key(client: Any, name: str) -> None:
     table = client.table(name)
     await done(table.create(SCHEMA))
@@ -130,13 +142,11 @@ async def test_what_the_other_kind_of_table_has_is_refused(client: Any, name: st
     await done(ordered.create([Column("id", "int64")]))
     await done(table.create(SCHEMA))
     one, rows = [{"id": 1}], [row(b"a", 1)]
-    arrow = pyarrow.Table.from_pylist(rows)
     calls: list[tuple[str, Callable[..., Any], list[Any], dict[str, Any]]] = [
         ("NOT_SORTED", ordered.lookup, [one], {}),
         ("NOT_SORTED", ordered.delete_rows, [one], {}),
         ("NOT_SORTED", ordered.insert, [one], {"update": True}),
         ("SORTED_TABLE", table.insert, [rows], {"session": "s", "sequence": 1}),
-        ("SORTED_TABLE", table.insert, [arrow], {}),
         ("SORTED_TABLE", table.trim, [1], {}),
         ("SORTED_TABLE", table.select, [], {}),
         ("SORTED_TABLE", table.make_static, [], {}),

@@ -53,7 +53,7 @@ KEYS = {
     ),
     "table pause-materialization": "as `table materialize`",
     "table resume-materialization": "as `table materialize`",
-    "table drop-materialization": "none",
+    "table drop-materialization": "table, dropped",
     "topic create": "topic, partitions",
     "topic list": "topic, partitions, replicas",
     "topic describe": (
