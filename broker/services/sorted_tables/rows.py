@@ -32,6 +32,7 @@ from pqbroker.tables.sorted.rows import (
     show_row,
     size_of,
 )
+from pqbroker.tables.sorted.schema import SortedSchema
 
 FEW_ROWS: Final = 50
 """Rows that are encoded in the loop's thread: a millisecond."""
@@ -99,29 +100,40 @@ async def look_up(
     metrics.lookups += 1
     metrics.looked_up_keys += len(wanted)
     lookups = {index: tablet.lookup(at) for index, tablet in tablets.items()}
-    answer_bytes_max, size, count = caller.node.settings.http_answer_bytes_max, 0, 0
-    counted = [at for at, column in enumerate(table.schema.values) if column.name in shown]
-    found: list[dict[str, Any] | None] = []
+    answer = _Answer(table.schema, shown, caller.node.settings.http_answer_bytes_max)
     for number, (key, index) in enumerate(zip(wanted, indexes, strict=True)):
         if number % KEYS_AT_ONCE == KEYS_AT_ONCE - 1:
             await asyncio.sleep(0)
         values = await lookups[index].find(key)
-        if values is None:
-            found.append(None)
-            continue
-        found.append(show_row(table.schema, key, values, shown))
-        size += len(key) + size_of(values[at] for at in counted)
-        count += 1
-        if size > answer_bytes_max and count > 1:
-            raise _too_large(number + 1, answer_bytes_max)
+        answer.add(key, values)
     for tablet in tablets.values() if timestamp is not None else ():
         tablet.check_timestamp(at)  # a clean-up may have ended meanwhile
-    return found
+    return answer.rows
 
 
-def _too_large(keys: int, answer_bytes_max: int) -> TableError:
-    text = f"rows of the first {keys} keys have more than pqbroker.http.answer.bytes.max = {answer_bytes_max} bytes"
-    return TableError("LOOKUP_TOO_LARGE", text, "Ask for fewer keys at once, or name the columns that you need.")
+class _Answer:
+    """Rows of a lookup as they are shown, with a limit of their bytes."""
+
+    def __init__(self, schema: SortedSchema, shown: Sequence[str], bytes_max: int) -> None:
+        self.rows: list[dict[str, Any] | None] = []
+        self._schema = schema
+        self._shown = shown
+        self._counted = [at for at, column in enumerate(schema.values) if column.name in shown]
+        self._bytes_max = bytes_max
+        self._size = self._count = 0
+
+    def add(self, key: bytes, values: Sequence[Any] | None) -> None:
+        """Add the row of a key, None where there is none. TableError LOOKUP_TOO_LARGE, but for the first row."""
+        if values is None:
+            self.rows.append(None)
+            return
+        self._size += len(key) + size_of(values[at] for at in self._counted)
+        self._count += 1
+        if self._size > self._bytes_max and self._count > 1:
+            limit = f"pqbroker.http.answer.bytes.max = {self._bytes_max}"
+            text = f"rows of the first {len(self.rows) + 1} keys have more than {limit} bytes"
+            raise TableError("LOOKUP_TOO_LARGE", text, "Ask for fewer keys at once, or name the columns that you need.")
+        self.rows.append(show_row(self._schema, key, values, self._shown))
 
 
 async def _located(table: SortedTable, keys: Sequence[Any]) -> tuple[list[bytes], list[int]]:
@@ -143,7 +155,7 @@ async def _located(table: SortedTable, keys: Sequence[Any]) -> tuple[list[bytes]
 
 async def look_up_prefix(
     caller: TablesCaller, name: str, prefix: Any, timestamp: int | None, columns: Sequence[str] | None
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Any] | None]:
     """Return the rows whose keys begin with the values of the first key columns, in the order of their keys. The other
     arguments are those of `look_up`.
 
@@ -170,7 +182,12 @@ async def look_up_prefix(
         raise TableError("TOO_MANY_ROWS", f"prefix has {excess}", cure) from None
     finally:
         share.reads.close(at)
-    return [show_row(table.schema, key, values, shown) for key, values in found]
+    answer = _Answer(table.schema, shown, caller.node.settings.http_answer_bytes_max)
+    for number, (key, values) in enumerate(found):
+        if number % KEYS_AT_ONCE == KEYS_AT_ONCE - 1:
+            await asyncio.sleep(0)
+        answer.add(key, values)
+    return answer.rows
 
 
 async def _in_tablet(

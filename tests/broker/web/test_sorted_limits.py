@@ -100,6 +100,9 @@ async def test_a_lookup_answers_with_a_limit_of_bytes_but_one_row_in_any_case(se
     assert "pqbroker.http.answer.bytes.max = 2000" in message
     assert len(await look_up(web, *keys, columns=["id", "count"])) == 3, "columns that are not shown do not count"
     assert len((await look_up(web, row("a", 9)))[0]["note"]) == 5000
+    prefix = {"prefix": {"shop": "a"}}
+    assert (await web.refusal("POST", f"{PATH}/lookup", prefix))[:2] == (413, "LOOKUP_TOO_LARGE")
+    assert (await web.ask("POST", f"{PATH}/lookup", {**prefix, "columns": ["id"]}))[0] == 200
 
 
 async def test_a_lookup_has_a_limit_of_keys(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
