@@ -97,7 +97,9 @@ async def test_a_full_store_rotates_and_is_flushed_by_itself(web: Web) -> None:
     await holds(web, lambda: len(tablet.structure.chunks) == 1 and not tablet.passive)
     assert tablet.active.row_count == 0
     assert all(await look_up(web, row("a", 0), row("a", 69)))
-    (task,) = web.node.server.node.cell.current.sorted_tables.background.history.ended
+    history = web.node.server.node.cell.current.sorted_tables.background.history
+    await holds(web, lambda: not history.running)
+    (task,) = history.ended
     assert (task.kind, task.reason) == ("flush", "overflow")
 
 
@@ -113,8 +115,9 @@ async def test_a_store_that_is_old_is_flushed_and_one_that_was_passive_before(we
     await until(lambda: len(tablet_of(web).stores) == 2)
     assert tablet_of(web).passive[0].passive_for == "replayed"
     await set_attributes(web, enable_store_flush=True)
-    await holds(web, lambda: bool(tablet_of(web).structure.chunks))
-    assert web.node.server.node.cell.current.sorted_tables.background.history.ended[-1].reason == "replayed"
+    history = web.node.server.node.cell.current.sorted_tables.background.history
+    await holds(web, lambda: bool(tablet_of(web).structure.chunks) and not history.running)
+    assert history.ended[-1].reason == "replayed"
 
 
 async def test_small_chunks_are_compacted_and_superseded_versions_go(web: Web) -> None:
@@ -125,11 +128,11 @@ async def test_small_chunks_are_compacted_and_superseded_versions_go(web: Web) -
         await insert(web, *(row("a", key, count=number) for key in range(50)))
         web.node.clock.now_ms += 10
         await flush(web)
-    await holds(web, lambda: len(tablet.structure.chunks) == 1)
+    history = web.node.server.node.cell.current.sorted_tables.background.history
+    await holds(web, lambda: len(tablet.structure.chunks) == 1 and not history.running)
     (chunk,) = tablet.structure.chunks.values()
     assert chunk.record.rows == 50
     assert await look_up(web, row("a", 0)) == [row("a", 0, note=None, count=2)]
-    history = web.node.server.node.cell.current.sorted_tables.background.history
     assert [(task.kind, task.reason) for task in history.ended][-1] == ("compaction", "regular")
     assert history.ended[-1].rows_read == 150
     status, code, _ = await web.refusal("POST", f"{PATH}/lookup", {"keys": [row("a", 0)], "timestamp": 5})

@@ -134,7 +134,7 @@ async def test_a_compaction_is_explained_before_it_runs_and_shown_when_it_has(se
     share = web.node.server.node.cell.current.sorted_tables.share
     share.settings = share.settings._replace(compactions_max=1)
     tablet = tablet_of(web)
-    await holds(web, lambda: len(tablet.structure.chunks) == 1)
+    await holds(web, lambda: len(tablet.structure.chunks) == 1 and not background_of(web).history.running)
     shown = await inside(web)
     assert shown["ended"][0]["kind"] == "compaction"
     assert shown["ended"][0]["inputs"] == task["inputs"]
@@ -255,6 +255,7 @@ async def test_splits_and_merges_are_in_the_history_with_their_reasons(web: Web)
     await flush(web)
     tablet = tablet_of(web)
     await holds(web, lambda: len(tablet.structure.partitions) > 1 and not tablet.structure.eden)
+    await holds(web, lambda: not background_of(web).history.running)
     reasons = {(task["kind"], task["reason"]) for task in (await inside(web))["ended"]}
     assert ("split", "more than max_partition_data_size") in reasons
     assert ("partitioning", "regular") in reasons
