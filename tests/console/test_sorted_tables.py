@@ -99,8 +99,8 @@ async def test_the_picture_changes_as_the_table_does(page: Page, node: Broker, c
     await page.wait_for("compaction", "3 → 1")
     async with asyncio.timeout(20):
         await page.look(
-            "new Promise((done) => { const see = () => (document.querySelectorAll('[data-chunk]').length === 1 ? done(1)"
-            " : setTimeout(see, 50)); see(); })"
+            "new Promise((done) => { const see = () =>"
+            " (document.querySelectorAll('[data-chunk]').length === 1 ? done(1) : setTimeout(see, 50)); see(); })"
         )
     assert page.complaints == []
 

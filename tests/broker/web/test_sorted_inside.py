@@ -176,6 +176,9 @@ async def test_chunks_that_are_left_out_are_counted_by_reason(web: Web) -> None:
     assert told["rests"] == [{"reason": reason, "tablet_indexes": [0, 1]}]
     await web.ask("POST", f"{PATH}/unmount", {"first_tablet_index": 1})
     assert {"reason": "the tablet is unmounted", "tablet_indexes": [1]} in (await explained(web))["rests"]
+    unmounted = (await inside(web))["tablets"][1]
+    assert (unmounted["state"], unmounted["stores"], unmounted["blocked"]) == ("unmounted", [], None)
+    assert [chunk["chunk"] for chunk in (await tablet_inside(web, index=1))["chunks"]] == [second]
     status, code, _ = await web.refusal("GET", f"{PATH}/compaction?last_tablet_index=2")
     assert (status, code) == (404, "NO_TABLET")
     assert (await web.refusal("GET", f"{PATH}/tablets/2/inside"))[1] == "NO_TABLET"
