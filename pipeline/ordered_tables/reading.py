@@ -19,7 +19,7 @@ ROWS_PER_QUERY = 65_536
 BUSY_TRIES = 60
 BUSY_PAUSE_S = 0.5
 """The broker runs few queries at once; a task waits its turn for half a minute."""
-TOO_LARGE = frozenset(("RESULT_TOO_LARGE", "QUERY_TOO_LARGE", "QUERY_TOO_LONG"))
+ANSWER_TOO_LARGE = frozenset(("RESULT_TOO_LARGE", "QUERY_TOO_LARGE", "QUERY_TOO_LONG"))
 
 
 class RowRange(NamedTuple):
@@ -111,7 +111,7 @@ def _records(client: Client, table: Table, part: RowRange) -> Any:
     try:
         return answered(client, _query(table, part))
     except ClientError as failure:
-        if failure.code not in TOO_LARGE or part.end - part.start == 1:
+        if failure.code not in ANSWER_TOO_LARGE or part.end - part.start == 1:
             raise
         return None
 

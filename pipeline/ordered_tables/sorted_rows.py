@@ -11,6 +11,7 @@ from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
     InputPartition,
     WriterCommitMessage,
 )
@@ -22,11 +23,11 @@ from pqbroker.pipeline.errors import JobError
 from pqbroker.pipeline.ordered_tables.columns import SPARK_TYPES
 from pqbroker.pipeline.ordered_tables.options import Options
 from pqbroker.pipeline.ordered_tables.own_line import own_line_first
-from pqbroker.pipeline.ordered_tables.reading import TOO_LARGE, Table, answered, quoted
+from pqbroker.pipeline.ordered_tables.reading import ANSWER_TOO_LARGE, Table, answered, quoted
 from pqbroker.pipeline.ordered_tables.writing import REQUEST_ROWS, column_types
 
 PARTS_STEP = 4
-"""An answer that is too large is asked for again in so many parts."""
+"""Parts that an answer which is too large is asked for in."""
 PARTS_MAX = 4**6
 
 
@@ -79,20 +80,44 @@ class SortedTableReader(DataSourceReader):
         with Client(self._table.options.http) as client:
             while waiting:
                 part = waiting.pop()
-                try:
-                    rows = answered(client, self._query(part), part.timestamp)
-                except ClientError as failure:
-                    if failure.code not in TOO_LARGE or part.parts >= PARTS_MAX:
-                        raise
+                rows = self._answered(client, part)
+                if rows is None:
                     waiting += part.smaller()
                 else:
                     yield from record_batches(self._table.wanted, rows)
+
+    def _answered(self, client: Client, part: TabletPart) -> Any:
+        """Return rows in Arrow; None: more than one answer can hold. ClientError."""
+        try:
+            return answered(client, self._query(part), part.timestamp)
+        except ClientError as failure:
+            if failure.code not in ANSWER_TOO_LARGE or part.parts >= PARTS_MAX:
+                raise
+            return None
 
     def _query(self, part: TabletPart) -> str:
         names = ", ".join(map(quoted, self._table.wanted.names)) or "1"
         hashed = ", ".join(map(quoted, self._keys))
         some = "" if part.parts == 1 else f" AND hash({hashed}) % {part.parts} = {part.part}"
         return f'SELECT {names} FROM {_name(self._table.options)} WHERE "$tablet_index" = {part.tablet}{some}'
+
+
+class SortedTableStreamReader(DataSourceStreamReader):
+    """The refusal of a stream of rows: raised here, for Spark names no error of the source itself."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    @own_line_first()
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name)
+        raise self._refusal()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        raise self._refusal()
+
+    def _refusal(self) -> JobError:
+        text = f"{self._options.table} is a sorted table, which has no order in time to follow"
+        return JobError(f"{text}: read it with spark.read, or follow the topic that feeds it")
 
 
 class SortedTableWriter(DataSourceArrowWriter):
@@ -117,12 +142,6 @@ class SortedTableStreamWriter(DataSourceStreamArrowWriter):
     @own_line_first()
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         return _write(self._options, self._types, iterator)
-
-
-def no_stream(options: Options) -> JobError:
-    """Return the refusal of a stream of a sorted table's rows."""
-    text = f"{options.table} is a sorted table, which has no order in time to follow"
-    return JobError(f"{text}: read it with spark.read, or follow the topic that feeds it")
 
 
 def _write(options: Options, types: Mapping[str, str], iterator: Iterator[Any]) -> WriterCommitMessage:

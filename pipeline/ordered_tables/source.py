@@ -13,9 +13,9 @@ from pqbroker.pipeline.ordered_tables.own_line import own_line_first
 from pqbroker.pipeline.ordered_tables.reading import OrderedTableReader, Table
 from pqbroker.pipeline.ordered_tables.sorted_rows import (
     SortedTableReader,
+    SortedTableStreamReader,
     SortedTableStreamWriter,
     SortedTableWriter,
-    no_stream,
     sorted_schema,
 )
 from pqbroker.pipeline.ordered_tables.streaming import OrderedTableStreamReader
@@ -42,9 +42,11 @@ class OrderedTableSource(DataSource):
         return OrderedTableReader(self._table(schema))
 
     @own_line_first()
-    def streamReader(self, schema: StructType) -> OrderedTableStreamReader:  # noqa: N802 (Spark's name)
+    def streamReader(  # noqa: N802 (Spark's name)
+        self, schema: StructType
+    ) -> OrderedTableStreamReader | SortedTableStreamReader:
         if is_sorted(self._columns):
-            raise no_stream(self._options)
+            return SortedTableStreamReader(self._options)
         return OrderedTableStreamReader(self._table(schema))
 
     @own_line_first()
