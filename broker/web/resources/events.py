@@ -1,5 +1,5 @@
 """Events of the node, as they happen: its figures every second, which topics, groups and tablets changed, which tasks
-of sorted tables began or ended, and which of these tables take no writes."""
+of sorted tables began or ended, which of these tables take no writes, and which topics feed them."""
 
 import asyncio
 from collections import Counter
@@ -16,6 +16,7 @@ from pqbroker.broker.web.routing.health import status_of
 from pqbroker.broker.web.routing.routes import Call, Route, Stream
 from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, Schema, array_of, nullable, object_of
 from pqbroker.broker.web.routing.stream_forms import choose_form
+from pqbroker.storage.tablets.scheme_objects import MATERIALIZATIONS
 
 EVENT_PERIOD_S = 1.0
 NAMES_MAX = 100
@@ -107,6 +108,18 @@ def _blocked(call: Call) -> _Look:
     return found
 
 
+def _materializations(call: Call) -> _Look:
+    """Sorted tables that topics feed, by state and reason."""
+    found: dict[str, object] = {}
+    if call.node.cell.current.scheme.rows(MATERIALIZATIONS):
+        from pqbroker.broker.services.materializing.making import every_materialization
+
+        for view in every_materialization(call):
+            found[view.table.record.name] = (view.state, view.refusal and view.refusal.code)
+    yield
+    return found
+
+
 def _topics(call: Call) -> _Look:
     found = {}
     for name in call.node.cell.current.topics.names():
@@ -131,6 +144,7 @@ def _tablets(call: Call) -> _Look:
 
 _LOOKS: Mapping[str, Callable[[Call], _Look]] = {
     "topics": _topics, "groups": _groups, "tablets": _tablets, "blocked_tables": _blocked,
+    "materializations": _materializations,
 }  # fmt: skip
 
 
@@ -176,7 +190,8 @@ ROUTES = (
     Route(
         "GET", "/v1/events",
         "Follow the node: figures every second (names as in /v1/series), changes of topics, groups and tablets, tasks "
-        "of sorted tables, and tables that take no writes; JSON lines or server-sent events, by Accept",
+        "of sorted tables, those that take no writes, and those that topics feed; JSON lines or server-sent events, "
+        "by Accept",
         follow, None, cluster=AclOperation.DESCRIBE,
         streams=(
             _EVENT,

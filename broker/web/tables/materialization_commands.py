@@ -14,7 +14,12 @@ PARTITIONS_SHOWN = 100
 
 
 async def list_all(call: Call) -> Any:
-    known = {view.table.record.name: view for view in making.every_materialization(call)}
+    known = {
+        view.table.record.name: view
+        for view in making.every_materialization(call)
+        if call.query.get("table", view.table.record.name) == view.table.record.name
+        and call.query.get("topic", view.record.topic) == view.record.topic
+    }
     names = list(known)
     page, has_more = call.page(names[bisect_right(names, call.query.get("after", "")) :])
     shown = [_facts(known[name]) for name in page]

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pqbroker.broker.web.routing.loading import LoadedLater
-from pqbroker.broker.web.routing.routes import AFTER_NAME, LIMIT, Call, Route
+from pqbroker.broker.web.routing.routes import AFTER_NAME, LIMIT, Call, Parameter, Route
 from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, Schema, array_of, nullable, object_of
 from pqbroker.broker.web.routing.table_problems import told
 
@@ -46,7 +46,10 @@ ROUTES = (
     Route(
         "GET", "/v1/materializations", "List the sorted tables that topics feed, with lag and state",
         _served("list_all"), object_of({"materializations": array_of(object_of(_FACTS)), "next": nullable(TEXT)}),
-        (AFTER_NAME, LIMIT),
+        (
+            Parameter("table", TEXT, "List that of this table alone."),
+            Parameter("topic", TEXT, "List those that this topic feeds."), AFTER_NAME, LIMIT,
+        ),
     ),
     Route(
         "POST", "/v1/materializations",

@@ -102,6 +102,20 @@ async def test_tasks_and_blocked_writes_of_a_sorted_table_are_seen(web: Web, ans
     assert (await event(answer, "blocked_tables"))["deleted"] == ["shop.stock"]
 
 
+async def test_a_topic_that_feeds_a_sorted_table_is_seen_to_stop(web: Web, answer: aiohttp.ClientResponse) -> None:
+    await web.ask("POST", "/v1/topics", {"name": "t"})
+    await create(web)
+    await event(answer, "figures")
+    await event(answer, "figures")
+    columns = {"shop": "key", "id": "$row_index"}
+    await web.ask("POST", "/v1/materializations", {"topic": "t", "table": "shop.stock", "columns": columns})
+    assert (await event(answer, "materializations"))["created"] == ["shop.stock"]
+    await web.ask("DELETE", "/v1/topics/t")
+    assert (await event(answer, "materializations"))["changed"] == ["shop.stock"]
+    await web.ask("DELETE", "/v1/materializations/shop.stock")
+    assert (await event(answer, "materializations"))["deleted"] == ["shop.stock"]
+
+
 async def test_browsers_get_server_sent_events(web: Web) -> None:
     headers = {"Accept": "text/event-stream"}
     async with aiohttp.ClientSession() as session, session.get(web.url("/v1/events"), headers=headers) as answer:

@@ -80,6 +80,24 @@ async def test_a_table_keeps_the_latest_value_of_each_key(web: Web) -> None:
     assert [row and row["value"] for row in await rows_of(web, *keys)] == ["2", "3", None, None]
 
 
+async def test_they_are_listed_by_table_and_topic(web: Web) -> None:
+    await create(web)
+    await web.ask("POST", "/v1/topics", {"name": "bills"})
+    for name in ("bills", "another"):
+        await web.ask("POST", "/v1/tables", {"path": f"//{name}-table", "schema": COLUMNS})
+        await web.ask("POST", "/v1/materializations", {"topic": "bills", "table": f"//{name}-table"})
+
+    async def listed(query: str) -> list[str]:
+        _, answer = await web.ask("GET", f"/v1/materializations{query}")
+        return [one["table"] for one in answer["materializations"]]
+
+    assert await listed("") == ["another-table", "bills-table", "latest"]
+    assert await listed("?topic=bills") == ["another-table", "bills-table"]
+    assert await listed("?table=latest") == ["latest"]
+    assert await listed("?table=latest&topic=bills") == []
+    assert await listed("?limit=1&after=another-table") == ["bills-table"]
+
+
 async def test_columns_come_from_the_topics_schema(web: Web) -> None:
     await create(web, TYPED, {"pq.schema": SCHEMA})
     await produce(web, ('{"id": 1}', '{"note": "one"}'), ('{"id": 2}', '{"note": "two"}'), ('{"id": 1}', None))

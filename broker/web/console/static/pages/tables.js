@@ -1,6 +1,7 @@
 // Tables: schema, attributes, tablets with their mount states, rows; mounting where pages may change something.
 import { html, useState } from "/console/vendor/htm-preact.js";
 import { exact, name, useDoor, useWrites } from "/console/doors.js";
+import { Fed } from "/console/pages/fed.js";
 import { SortedInside } from "/console/pages/inside.js";
 import { address } from "/console/pages/sql.js";
 import { Change, Content, Facts, Pager, Table, Trouble } from "/console/parts.js";
@@ -55,6 +56,7 @@ export function OneTable({ table }) {
       ["tablets", count(data.tablet_count)], ["rows", html`<a href=${address(`SELECT * FROM "${data.name}" LIMIT 50`)}>query them with SQL</a>`],
     ]} />
     ${writes && html`<div class="bar">${VERBS.map(([verb, label]) => html`<${Change} key=${verb} label=${label} quiet danger=${verb === "unmount"} confirm=${verb === "unmount" ? table : null} method="POST" path=${`${path}/${verb}`} body=${{}} done=${changed} />`)}</div>`}
+    ${data.sorted && html`<${Fed} of="table" named=${data.name} />`}
     ${data.sorted && html`<${SortedInside} path=${path} />`}
     <h3>Columns</h3><${Columns} table=${data} />
     ${!data.sorted && html`<h3>Tablets</h3><${Trouble} problem=${tablets.problem} />${tablets.data && html`<${Tablets} table=${data} tablets=${tablets.data} />`}`}

@@ -2,6 +2,7 @@
 import { html } from "/console/vendor/htm-preact.js";
 import { name, useDoor, useWrites } from "/console/doors.js";
 import { Configs } from "/console/pages/configs.js";
+import { Fed } from "/console/pages/fed.js";
 import { Messages } from "/console/pages/messages.js";
 import { Produce } from "/console/pages/produce.js";
 import { address, sample } from "/console/pages/sql.js";
@@ -37,6 +38,7 @@ function Partitions({ topic, writes }) {
       ["writes", (one) => (one.writes_refused_by ? html`<span class="bad">refused: ${one.writes_refused_by}</span>` : html`<span class="good">taken</span>`)],
       ["", (one) => html`<a href=${link(one.partition)}>inside</a>`],
     ]} />
+    <${Fed} of="topic" named=${topic.name} />
     ${topic.next !== null && html`<p class="dim">The first ${topic.partitions.length} are shown.</p>`}
     ${writes && html`<h3>Delete</h3><${Change} label="Delete this topic" method="DELETE" danger confirm=${topic.name}
       path=${`/v1/topics/${name(topic.name)}`} done=${() => { location.hash = "#/topics"; }} />`}`;
