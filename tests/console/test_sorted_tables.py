@@ -112,3 +112,24 @@ async def test_another_tablet_is_shown_and_the_order_is_chosen(page: Page, node:
     await page.look("document.querySelector('button[aria-label=\"show tablet 1\"]').click()")
     await page.wait_for("Stores of tablet 1 over its keys", '"x"')
     assert page.complaints == []
+
+
+async def test_a_topic_that_feeds_it_is_on_its_page_and_on_that_of_the_topic(
+    page: Page, node: Broker, calls: HttpCalls
+) -> None:
+    await asyncio.to_thread(_feed, calls)
+    await page.open(f"http://{node.http}/#/tables/shop.stock")
+    await page.wait_for("Fed from a topic", "orders", "stopped", "is unmounted")
+    await page.open(f"http://{node.http}/#/topics/orders/partitions")
+    await page.wait_for("Feeds tables", "//shop/stock", "stopped")
+    assert page.complaints == []
+    await asyncio.to_thread(calls.ask, "DELETE", "/v1/materializations/shop.stock")
+    await asyncio.to_thread(calls.ask, "POST", f"{PATH}/mount", {})
+
+
+def _feed(calls: HttpCalls) -> None:
+    """A topic that feeds the table, which is unmounted."""
+    calls.ask("POST", "/v1/topics", {"name": "orders"})
+    columns = {"shop": "key", "id": "$row_index"}
+    calls.ask("POST", "/v1/materializations", {"topic": "orders", "table": "shop.stock", "columns": columns})
+    calls.ask("POST", f"{PATH}/unmount", {})
