@@ -6,6 +6,7 @@ One commit each. The progress is not here: it is committed with the rows.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -50,9 +51,12 @@ class MaterializationRecord:
 
     @classmethod
     def read(cls, table_id: bytes, row: Row) -> "MaterializationRecord":
-        """Read what `fields` returned. LookupError, TypeError."""
+        """Read what `fields` returned. ValueError for a row that this version did not write."""
         stored: Any = row
-        return cls(table_id=table_id, **{**stored, "columns": tuple(stored["columns"])})
+        try:
+            return cls(table_id=table_id, **{**stored, "columns": tuple(stored["columns"])})
+        except (LookupError, TypeError) as bad:
+            raise ValueError(f"what feeds the sorted table {table_id.hex()} is unreadable: {bad}") from None
 
 
 class MaterializationChanges:
@@ -62,9 +66,13 @@ class MaterializationChanges:
         self._scheme = scheme
 
     def known(self) -> dict[bytes, MaterializationRecord]:
-        """Return every materialization, by the id of its table."""
-        found: Any = self._scheme.rows(MATERIALIZATIONS)
-        return {key[0]: MaterializationRecord.read(key[0], row) for key, row in found.items()}
+        """Return every materialization that is readable, by the id of its table."""
+        found: dict[bytes, MaterializationRecord] = {}
+        rows: Any = self._scheme.rows(MATERIALIZATIONS)
+        for (table_id,), row in rows.items():
+            with suppress(ValueError):  # what feeds tables tells of it once
+                found[table_id] = MaterializationRecord.read(table_id, row)
+        return found
 
     async def create(self, wanted: MaterializationRecord) -> MaterializationRecord:
         """Tie a topic to a table; the run is given here. MaterializationExists, MaterializationUnknown where the table
@@ -103,7 +111,9 @@ class MaterializationChanges:
         """Feed the table no more; its rows stay. MaterializationUnknown."""
 
         def plan(changes: RowChanges) -> None:
-            _known(changes, table_id)
+            rows = changes.row_sets.get(MATERIALIZATIONS)
+            if rows is None or rows.get((table_id,)) is None:
+                raise MaterializationUnknown("the table is fed from no topic")
             changes.delete(MATERIALIZATIONS, (table_id,))
 
         await self._scheme.change(plan)

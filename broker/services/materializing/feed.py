@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from pqbroker.broker.ground.refusals import translate
 from pqbroker.broker.services.materializing.dead_letters import letter_bytes_max, send_letters
-from pqbroker.broker.services.materializing.fed_table import FedTable, find_fed
+from pqbroker.broker.services.materializing.fed_table import RESUME, FedTable, find_fed
 from pqbroker.broker.services.materializing.feeding import FeedShare
 from pqbroker.broker.services.tables.callers import TablesNode
 from pqbroker.pq.log.batch_run import Batches
@@ -24,13 +24,15 @@ from pqbroker.pq.reading.query import READ_COMMITTED, ReadQuery, visible_end
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.engine import Buffer, CommitRefused, ShardLost
+from pqbroker.storage.kv.commands import KeyValueError
 from pqbroker.storage.tablets.scheme_materializations import MaterializationRecord
+from pqbroker.storage.unreadable import StoredUnreadable
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.feed_progress import LETTERS_MAX, DeadLetter, FeedMove
 from pqbroker.tables.serving.writes import write
 from pqbroker.tables.sorted.fed_rows import read_fed_rows
 from pqbroker.tables.work.messages import Message
-from pqbroker.tables.work.process import MEMORY_EXIT, WorkerGone
+from pqbroker.tables.work.process import MEMORY_EXIT, WorkerGone, WorkerProcess
 
 SLICE_BYTES: Final = 1 << 20
 """Stored bytes of records that a worker is given at once, about."""
@@ -41,9 +43,10 @@ FEED_BACK_OFF_MOST_S: Final = 5.0
 PARTITIONS_AT_ONCE: Final = 500
 """Partitions that are looked at before the loop's other work has its turn."""
 PASSING: Final = frozenset((
-    "COMMIT_REFUSED", "LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "KAFKA_STORAGE_ERROR", "OFFSET_OUT_OF_RANGE",
-    "OUT_OF_TABLET_MEMORY", "SHARD_LOST", "FEED_MOVED", "STORE_OVERFLOWN", "TABLET_STARTING",
-    "TOO_MANY_DYNAMIC_STORES", "TOO_MANY_EDEN_STORES", "TOO_MANY_OVERLAPPING_STORES", "TOO_MANY_STORES", "WORKER_LOST",
+    "COMMIT_REFUSED", "FEED_FAILED", "FEED_MOVED", "KAFKA_STORAGE_ERROR", "LEADER_NOT_AVAILABLE",
+    "NOT_LEADER_OR_FOLLOWER", "OFFSET_OUT_OF_RANGE", "OUT_OF_TABLET_MEMORY", "SHARD_LOST", "STORE_OVERFLOWN",
+    "TABLET_BUSY", "TABLET_STARTING", "TOO_MANY_DYNAMIC_STORES", "TOO_MANY_EDEN_STORES",
+    "TOO_MANY_OVERLAPPING_STORES", "TOO_MANY_STORES", "WORKER_LOST",
 ))  # fmt: skip
 """Codes of refusals that end by themselves."""
 _log = logging.getLogger(__name__)
@@ -79,7 +82,7 @@ class Feed:
     def start(self) -> None:
         """Begin to feed."""
         self._task = asyncio.get_running_loop().create_task(self._run())
-        self._task.add_done_callback(_report)
+        self._task.add_done_callback(self._ended)
 
     async def stop(self) -> None:
         """End. A commit on its way is not waited for: it counts if it becomes durable."""
@@ -113,6 +116,8 @@ class Feed:
             refusal = FeedRefusal("COMMIT_REFUSED", str(error), "It is tried again; the text says what to do.")
         except ShardLost as error:
             refusal = FeedRefusal("SHARD_LOST", str(error), "It continues when the cell is open again.")
+        except (KeyValueError, OSError, StoredUnreadable) as error:
+            refusal = FeedRefusal("FEED_FAILED", str(error), "It is tried again; the log of the broker may say more.")
         except KafkaError as error:
             code, text = translate(error)
             refusal = FeedRefusal(code.name, text, "GET /v1/topics/NAME shows what keeps the topic from serving.")
@@ -123,6 +128,11 @@ class Feed:
             return None
         self._follow(refusal)
         return refusal
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (defect := task.exception()) is not None:
+            self.refusal = FeedRefusal("DEFECT", f"the feed failed: {defect}", f"Report it; {RESUME} begins it again.")
+            _log.critical("a table is fed no more; this is a defect", exc_info=defect)
 
     def _follow(self, refusal: FeedRefusal | None) -> None:
         before, self.refusal = self.refusal, refusal
@@ -186,7 +196,7 @@ class Feed:
         has_ended = False
         try:
             await worker.send("materialize", document, payload)
-            while (message := await worker.receive()).kind == "rows":
+            while (message := await self._received(worker)).kind == "rows":
                 yield message
             has_ended = True
         except WorkerGone:
@@ -201,6 +211,16 @@ class Feed:
             await workers.end(worker)
         if message.kind == "refused":
             raise TableError(**message.document)
+
+    async def _received(self, worker: WorkerProcess) -> Message:
+        """Return the next message. WorkerGone; TableError where it takes too long."""
+        time_ms = self._node.settings.sql_time_ms_max
+        try:
+            async with asyncio.timeout(time_ms / 1000):
+                return await worker.receive()
+        except TimeoutError:
+            text = f"records took longer to become rows than pqbroker.sql.time.ms.max = {time_ms}"
+            raise TableError("WORKER_LOST", text, "It is tried again; or raise the setting.") from None
 
     async def _commit(self, fed: FedTable, partition: int, start: int, answer: Message) -> None:
         """Write the rows of an answer and the progress. TableError, CommitRefused, ShardLost, KafkaError."""
@@ -222,11 +242,6 @@ class Feed:
         counters.records += said["records"]
         counters.rows += sum(count for _, count in said["tablets"])
         counters.dead_letters += said["letter_count"]
-
-
-def _report(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled() and task.exception() is not None:
-        _log.critical("a table is fed no more; this is a defect", exc_info=task.exception())
 
 
 def _lost(status: int, memory_bytes_max: int) -> TableError:

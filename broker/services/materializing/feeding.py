@@ -5,6 +5,7 @@ changed or of an opening that is over. Without any nothing is loaded.
 """
 
 import asyncio
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pqbroker.broker.services.materializing.feed import Feed
 
 FEEDS_LOOK_S: Final = 1.0
+_log = logging.getLogger(__name__)
 
 
 class FeedCounters:
@@ -49,6 +51,8 @@ class Feeding:
         self.feeds: dict[bytes, Feed] = {}
         self.counters = FeedCounters()
         self._share: FeedShare | None = None
+        self._unreadable: dict[bytes, Any] = {}
+        """Stored rows that no version wrote, by the id of the table."""
         self._wanted = asyncio.Event()
 
     def look_soon(self) -> None:
@@ -71,28 +75,34 @@ class Feeding:
         rows: Any = opened.scheme.rows(MATERIALIZATIONS)
         if not rows and not self.feeds:
             return
-        wanted = {key[0]: row for key, row in rows.items() if not row["is_paused"]}
+        wanted = {key[0]: row for key, row in rows.items() if not row.get("is_paused")}
         over = [
             table_id for table_id, feed in self.feeds.items()
             if feed.opened is not opened or feed.row is not wanted.get(table_id)
         ]  # fmt: skip
         await self._end(over)
         for table_id, row in wanted.items():
-            if table_id not in self.feeds:
-                self.feeds[table_id] = await self._begin(node, table_id, row)
+            if table_id not in self.feeds and self._unreadable.get(table_id) is not row:
+                await self._begin(node, table_id, row)
 
     async def _wait(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(FEEDS_LOOK_S):
                 await self._wanted.wait()
 
-    async def _begin(self, node: TablesNode, table_id: bytes, row: Any) -> "Feed":
+    async def _begin(self, node: TablesNode, table_id: bytes, row: Any) -> None:
+        try:
+            record = MaterializationRecord.read(table_id, row)
+        except ValueError as unreadable:
+            self._unreadable[table_id] = row
+            _log.error("%s; drop it and make it again", unreadable)
+            return
         feeds = await asyncio.to_thread(_load)
         if self._share is None:
             self._share = FeedShare(self.counters, node.settings)
-        feed: Feed = feeds.Feed(node, MaterializationRecord.read(table_id, row), row, self._share)
+        feed: Feed = feeds.Feed(node, record, row, self._share)
         feed.start()
-        return feed
+        self.feeds[table_id] = feed
 
     async def _end(self, table_ids: list[bytes]) -> None:
         feeds = [self.feeds.pop(table_id) for table_id in table_ids]

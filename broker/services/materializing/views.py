@@ -7,6 +7,7 @@ from pqbroker.broker.services.materializing.callers import FeedingNode
 from pqbroker.broker.services.materializing.fed_table import find_fed
 from pqbroker.broker.services.materializing.feed import FeedRefusal
 from pqbroker.pq.reading.query import READ_COMMITTED, visible_end
+from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.tablets.scheme_materializations import MaterializationRecord
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.feed_progress import RunLetters
@@ -35,26 +36,32 @@ class MaterializationView:
     record: MaterializationRecord
     state: str
     refusal: FeedRefusal | None
-    progress: tuple[PartitionProgress, ...]
+    topic: Topic | None
+    """None: it was deleted."""
     letters: RunLetters
+
+    def progress(self) -> list[PartitionProgress]:
+        """Return the progress in each partition, which may be thousands."""
+        known = self.table.tablets[0].progress
+        found = []
+        for partition in () if self.topic is None else self.topic.partitions:
+            stands = known.offset_of(self.record.run, partition.index)
+            offset = partition.start_offset if stands is None else stands
+            found.append(PartitionProgress(partition.index, offset, visible_end(partition.state, READ_COMMITTED)))
+        return found
 
     @property
     def lag(self) -> int:
         """Return how many offsets are not read yet."""
-        return sum(each.lag for each in self.progress)
+        return sum(each.lag for each in self.progress())
 
 
 def view_of(node: FeedingNode, table: SortedTable, record: MaterializationRecord) -> MaterializationView:
     """Return a materialization as it is now."""
-    progress = table.tablets[0].progress
-    topic = node.cell.current.topics.by_id(record.topic_id)
-    found = []
-    for partition in () if topic is None else topic.partitions:
-        stands = progress.offset_of(record.run, partition.index)
-        offset = partition.start_offset if stands is None else stands
-        found.append(PartitionProgress(partition.index, offset, visible_end(partition.state, READ_COMMITTED)))
     state, refusal = _state(node, record)
-    return MaterializationView(table, record, state, refusal, tuple(found), progress.letters_of(record.run))
+    topic = node.cell.current.topics.by_id(record.topic_id)
+    letters = table.tablets[0].progress.letters_of(record.run)
+    return MaterializationView(table, record, state, refusal, topic, letters)
 
 
 def _state(node: FeedingNode, record: MaterializationRecord) -> tuple[str, FeedRefusal | None]:

@@ -71,7 +71,7 @@ def _facts(view: MaterializationView) -> dict[str, Any]:
 
 
 def _shown(view: MaterializationView) -> dict[str, Any]:
-    worst = sorted(view.progress, key=lambda each: (-each.lag, each.partition))[:PARTITIONS_SHOWN]
+    worst = sorted(view.progress(), key=lambda each: (-each.lag, each.partition))[:PARTITIONS_SHOWN]
     return {
         **_facts(view),
         "columns": dict(view.record.origins),

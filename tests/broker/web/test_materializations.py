@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import os
+import signal
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from pqbroker.broker.services.materializing import making
+from pqbroker.storage.tablets.scheme_objects import MATERIALIZATIONS
 from pqbroker.tables.refusals import TableError
 from tests.broker.conftest import until
 from tests.broker.web.conftest import Web
@@ -444,3 +447,27 @@ async def test_records_become_rows_no_faster_than_the_rate(serve: Callable[..., 
         await produce(web, *[(str(key), "v") for key in range(100)])
         await caught_up(web)
     assert asyncio.get_running_loop().time() - begin_s >= 0.3
+
+
+async def test_an_unreadable_row_of_the_scheme_costs_that_table_its_feed_alone(web: Web) -> None:
+    await create(web)
+    opened = web.node.server.node.cell.current
+    table_id = opened.sorted_tables.tables["latest"].record.table_id
+    await opened.scheme.change(lambda rows: rows.put(MATERIALIZATIONS, (table_id,), {"topic": "x", "is_paused": False}))
+    await until(lambda: not web.node.server.node.feeding.feeds)
+    assert (await web.ask("GET", "/v1/materializations"))[1]["materializations"] == []
+    assert await web.ask("DELETE", ONE) == (204, None)
+    await feed(web)
+    await produce(web, ("a", "1"))
+    await caught_up(web)
+
+
+async def test_a_worker_that_is_killed_is_followed_by_another(web: Web) -> None:
+    await create(web)
+    await produce(web, ("a", "1"))
+    await caught_up(web)
+    for pid in web.node.server.node.workers.pids:
+        os.kill(pid, signal.SIGKILL)
+    await produce(web, ("a", "2"))
+    await shown(web, is_running)
+    assert [row["value"] for row in await rows_of(web, {"key": "a"})] == ["2"]

@@ -59,6 +59,19 @@ async def test_a_table_has_one_which_changes_and_outlives_a_restart() -> None:
     assert changes.known()[table.table_id].declared == {"k": "key"}
 
 
+async def test_a_row_that_no_version_wrote_is_left_out_and_may_be_dropped() -> None:
+    scheme = await opened(MemoryEngine(1 << 26))
+    table = await SortedTableChanges(scheme).create(TABLE)
+    changes = MaterializationChanges(scheme)
+    await changes.create(wanted(table))
+    await scheme.change(lambda rows: rows.put(MATERIALIZATIONS, (table.table_id,), {"topic": "orders"}))
+    assert changes.known() == {}
+    with pytest.raises(ValueError, match="is unreadable"):
+        MaterializationRecord.read(table.table_id, {"topic": "orders"})
+    await changes.drop(table.table_id)
+    assert not scheme.rows(MATERIALIZATIONS)
+
+
 async def test_one_is_gone_with_its_table_in_the_same_commit_and_needs_one() -> None:
     scheme = await opened(MemoryEngine(1 << 26))
     tables, changes = SortedTableChanges(scheme), MaterializationChanges(scheme)
