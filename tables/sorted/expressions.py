@@ -41,14 +41,17 @@ class HashExpression(NamedTuple):
         """Return it as it is stored and shown."""
         return f"hash({', '.join(self.columns)}) % {self.modulus}"
 
+    def value(self, encoded: bytes) -> int:
+        """Return the value of the column, given the encoded values of the columns, end to end."""
+        found: int = crc32c(encoded)
+        return found % self.modulus
+
 
 def hash_computer(expression: HashExpression, types: Mapping[str, str]) -> Callable[[Mapping[str, Any]], int]:
     """Return what computes the hash of a row's values, given the types of the columns. ValueError as `key_encoder`."""
     encoders: Sequence[tuple[str, Any]] = [(name, key_encoder([types[name]])) for name in expression.columns]
-    modulus = expression.modulus
 
     def compute(values: Mapping[str, Any]) -> int:
-        found: int = crc32c(b"".join([encode((values.get(name),)) for name, encode in encoders]))
-        return found % modulus
+        return expression.value(b"".join([encode((values.get(name),)) for name, encode in encoders]))
 
     return compute

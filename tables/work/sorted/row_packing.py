@@ -52,7 +52,9 @@ def pack_stream(schema: SortedSchema, stream: Any, *, is_update: bool) -> Packed
     TableError INVALID_STREAM, INVALID_ROW, TOO_MANY_ROWS."""
     rows = read_rows(stream, _check_count)
     _check_columns(schema, rows.schema)
-    columns = {column.name: _values(column, rows, is_update=is_update) for column in schema.columns.values()}
+    given = [column for column in schema.columns.values() if column.expression is None]
+    columns = {column.name: _values(column, rows, is_update=is_update) for column in given}
+    columns |= _filled_by_table(schema, columns)
     keys = _keys([(column.type.name, columns[column.name]) for column in schema.keys])
     _check_keys(keys)
     return PackedStream(keys, _bodies(schema, columns, rows.num_rows, is_update=is_update))
@@ -69,8 +71,22 @@ def _check_columns(schema: SortedSchema, given: Any) -> None:
         if name not in schema.columns:
             text = f"the stream has the unknown column {name[:100]!r}"
             raise TableError("INVALID_ROW", text, nearest(name[:100], schema.columns))
+        if schema.columns[name].expression is not None:
+            text = f"the stream gives the column {name!r}"
+            raise TableError("INVALID_ROW", text, "Leave it out: the table fills it.")
         if given.names.count(name) > 1:
             raise TableError("INVALID_ROW", f"the stream has the column {name!r} twice", "Give each column once.")
+
+
+def _filled_by_table(schema: SortedSchema, columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the key columns that the table fills by their expressions."""
+    found: dict[str, Any] = {}
+    for column in schema.keys:
+        if (expression := column.expression) is not None:
+            encoded = _keys([(schema.columns[name].type.name, columns[name]) for name in expression.columns])
+            hashes = numpy.array([expression.value(each) for each in encoded.to_pylist()], numpy.uint64)
+            found[column.name] = pyarrow.array(hashes).cast(_WIDE[slot_letter(column.type.name)])
+    return found
 
 
 def _values(column: SortedColumn, rows: Any, *, is_update: bool) -> Any:

@@ -97,6 +97,23 @@ def unpacked(found: Any) -> list[list[Any]]:
     return [form.values(bytes(8) + body) for body in found.bodies.to_pylist()]
 
 
+@pytest.mark.parametrize("kind", ["int8", "uint32", "int64", "uint64"])
+def test_a_column_that_the_table_fills_is_filled_as_for_rows_in_json(kind: str) -> None:
+    schema = read_sorted_schema(
+        [
+            {"name": "spread", "type": kind, "sort_order": "ascending", "expression": "hash(id, shop) % 100"},
+            {"name": "shop", "type": "utf8", "sort_order": "ascending"},
+            {"name": "id", "type": "int64", "sort_order": "ascending"}, {"name": "note", "type": "utf8"},
+        ], 100,
+    )  # fmt: skip
+    rows = [{"shop": shop, "id": number, "note": "x"} for shop in ("", "a\0", None) for number in (-5, 0, 7, None)]
+    batch = pyarrow.RecordBatch.from_pylist(rows)
+    found = pack_stream(schema, stream(batch), is_update=False)
+    assert as_pairs(found) == [(*row,) for row in encode_rows(schema, rows, "rows", is_update=False)]
+    with pytest.raises(TableError, match="the stream gives the column 'spread'"):
+        packed({"spread": pyarrow.array([1]), "shop": pyarrow.array(["a"])}, schema)
+
+
 def test_other_arrow_types_of_the_same_values_are_taken() -> None:
     moment = datetime(2020, 1, 1, tzinfo=UTC)
     found = packed(
