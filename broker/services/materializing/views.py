@@ -1,7 +1,7 @@
 """Materializations as they are shown: state, reason, progress, dead letters."""
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from pqbroker.broker.services.materializing.callers import FeedingNode
 from pqbroker.broker.services.materializing.fed_table import find_fed
@@ -12,9 +12,6 @@ from pqbroker.storage.tablets.scheme_materializations import MaterializationReco
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.feed_progress import RunLetters
 from pqbroker.tables.serving.table import SortedTable
-
-FEED_STATES: Final = ("running", "waiting", "stopped", "paused")
-
 
 class PartitionProgress(NamedTuple):
     """Progress in one partition."""
