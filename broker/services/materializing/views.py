@@ -13,6 +13,7 @@ from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.feed_progress import RunLetters
 from pqbroker.tables.serving.table import SortedTable
 
+
 class PartitionProgress(NamedTuple):
     """Progress in one partition."""
 
