@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -43,7 +44,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 calls.ask("POST", f"{TABLE}/{verb}", {})
         while any(tablet["statistics"]["partition_count"] < 2 for tablet in tablets(calls)):
             pass
-        while not all(is_cleaned(calls, number) for number in (0, ROWS - 1)):
+        while not all(is_cleaned(calls, number) for number in (0, ROWS - 1)) or runs_tasks(node.http):
             pass
         insert(calls, range(ROWS))
         calls.ask("DELETE", f"{TABLE}/rows", {"keys": [{"id": number} for number in range(5)]})
@@ -56,8 +57,15 @@ def insert(calls: HttpCalls, numbers: range) -> None:
     calls.ask("POST", f"{TABLE}/rows", {"rows": rows})
 
 
+def runs_tasks(address: str) -> bool:
+    """Return True while a merge is under way: the tablet has facts once it ends."""
+    with urlopen(f"http://{address}/metrics") as answer:
+        text = answer.read().decode()
+    return any(float(count) > 0 for count in re.findall(r"^pqbroker_sorted_tasks_under_way\{.*\} (\S+)$", text, re.M))
+
+
 def is_cleaned(calls: HttpCalls, number: int) -> bool:
-    """Return True if a merge has cleaned the tablet of a row, which then has facts."""
+    """Return True if a merge cleans the tablet of a row, or has."""
     try:
         calls.ask("POST", f"{TABLE}/lookup", {"keys": [{"id": number}], "timestamp": 1})
     except BrokerRefusedError as refusal:
