@@ -177,7 +177,7 @@ class Merge:
         for number, (kind, key) in enumerate(self._inputs):
             entry = self.kv.entry(key)
             assert entry is not None, "the tablet alone removes its logs and chunks"
-            parts = await self._parts(number, key, entry.size)
+            parts = await self._parts(number, kind, key, entry.size)
             pieces: list[Any] = []
             for part in parts:
                 if isinstance(part, FileRange):
@@ -189,10 +189,11 @@ class Merge:
             total += entry.size
         return documents, payload, total
 
-    async def _parts(self, number: int, key: bytes, size: int) -> Sequence[Buffer | FileRange]:
-        """Return an input's bytes, or where they lie. MergeFailed INPUT_DAMAGED; ShardLost."""
+    async def _parts(self, number: int, kind: str, key: bytes, size: int) -> Sequence[Buffer | FileRange]:
+        """Return an input's bytes, or where they lie. Logs are verified; blocks of chunks have checksums that their
+        reader looks at. MergeFailed INPUT_DAMAGED; ShardLost."""
         try:
-            (located,) = await self.kv.verify([(key, 0, size)], by_reader=True)
+            (located,) = await self.kv.verify([(key, 0, size)], by_reader=kind == "chunk")
             return (await self.kv.read([(key, 0, size)]))[0] if located is None else located
         except (BlobCorrupt, BlobMissing) as damage:
             cure = "Stop the broker, see what `pqbroker doctor` says, and restore the directory from a copy."

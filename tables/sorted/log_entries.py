@@ -42,7 +42,7 @@ class LoggedRow(NamedTuple):
 
 
 def encode_entry(columns: int, writes: Sequence[tuple[int, Sequence[NewRow]]]) -> bytes:
-    """EncodeKey writes, each the timestamp of its commit and its rows, with `columns` value columns."""
+    """Encode writes, each the timestamp of its commit and its rows, with `columns` value columns."""
     parts = [b""]
     rows = size = 0
     for timestamp, some in writes:

@@ -265,3 +265,25 @@ def test_a_damaged_log_entry_takes_its_tablet_offline_and_no_other(data: Path) -
     with serving(data) as calls:
         await_tablets(calls, 0, ROWS - 1)
         assert found(calls, 0, ROWS - 1) == [text_of(0), "again"]
+
+
+def test_a_log_that_rots_under_a_broker_comes_into_no_chunk(tmp_path: Path) -> None:
+    """A flush reads what memory has and a disk lost: it fails, and lookups have the rows that were written."""
+    data = tmp_path / "data"
+    with serving(data) as calls:
+        calls.ask("POST", "/v1/tables", {"path": "//books", "schema": SCHEMA})
+        insert(calls, 0, 500)
+        files = [path for path in data.rglob("*") if path.is_file()]
+        marks = [(path, path.read_bytes().find(text_of(250).encode())) for path in files]
+        rotten = [(path, at) for path, at in marks if at >= 0]
+        assert rotten, [*data.rglob("*")]
+        for path, at in rotten:
+            flip(path, at + 5)
+        calls.ask("PATCH", PATH, {"attributes": {"dynamic_store_auto_flush_period": 1000}})
+        calls.ask("POST", f"{PATH}/remount", {})
+        failed = None
+        while failed is None:
+            (tablet,) = calls.ask("GET", f"{PATH}/inside")["tablets"]
+            failed = tablet["flush_failure"]
+        assert "is corrupt at byte" in failed["cause"]
+        assert found(calls, 249, 250, 251) == [text_of(number) for number in (249, 250, 251)]
