@@ -83,6 +83,7 @@ async def list_tablets(call: Call) -> Any:
 async def insert(call: Call) -> Any:
     for name in ("session", "sequence"):
         if name in call.query or (isinstance(call.body, dict) and name in call.body):
+            find_sorted(call, AclOperation.WRITE, _name(call))
             cure = f"Leave out {name}: a row that is written again is the same row."
             raise TableError("SORTED_TABLE", f"{name} is given, and the table is a sorted one", cure)
     is_arrow = isinstance(call.body, bytes)

@@ -118,6 +118,16 @@ async def test_of_a_sorted_table_nothing_is_seen_or_changed(guarded: str, route:
     assert refusal == (403, ErrorCode.TOPIC_AUTHORIZATION_FAILED.name), document
 
 
+async def test_who_may_not_write_is_not_told_that_a_table_is_sorted(guarded: str) -> None:
+    async with aiohttp.ClientSession() as session:
+        codes = set()
+        for name in ("s", "t", "unknown"):
+            path = f"{guarded}/v1/tables/{name}/rows?session=a&sequence=1"
+            async with session.post(path, json={"rows": [{"id": 1}]}) as answer:
+                codes.add((answer.status, (await answer.json())["error"]["code"]))
+    assert codes == {(403, "TOPIC_AUTHORIZATION_FAILED")}
+
+
 async def test_of_a_sorted_table_no_name_is_seen(guarded: str) -> None:
     async with aiohttp.ClientSession() as session:
         for path, names in (("/v1/tree/?children=true", ["sys"]), ("/v1/tree/sys/tablets?children=true", [])):
