@@ -11,10 +11,11 @@ it ends when the tablet is held, and what it had staged is removed at the start.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pqbroker.conf.sorted_attributes import DYNAMIC_STORES_MAX, SortedAttributes
+from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused, ShardLost, StoreFailed
 from pqbroker.storage.kv.commands import INLINE, Command, Concat, DeleteRange, Write
 from pqbroker.storage.kv.tablet import KeyValueTablet
@@ -40,8 +41,8 @@ from pqbroker.tables.serving.stored_keys import (
 from pqbroker.tables.serving.structure import Structure
 from pqbroker.tables.serving.tablet_facts import TabletFacts
 from pqbroker.tables.serving.tasks import TaskTotals
-from pqbroker.tables.serving.writes import Stamped, TabletWrites
-from pqbroker.tables.sorted.log_entries import EntryDamaged, encode_entry
+from pqbroker.tables.serving.writes import ROWS_OF_TURN, Stamped, TabletWrites
+from pqbroker.tables.sorted.log_entries import EntryDamaged
 from pqbroker.tables.sorted.packed_rows import TIMESTAMP
 from pqbroker.tables.sorted.picking.facts import DynamicStore, PartitionChunks, TabletStores
 from pqbroker.tables.sorted.picking.rotation import RotationReason, is_full
@@ -316,30 +317,50 @@ class SortedTablet:
     def _stored_rows(self) -> StoredRows:
         return StoredRows(self.config.schema, self.stores, self.structure, self.kv, self.share.kept)
 
-    def plan(self, writes: Sequence[Stamped]) -> _PlannedCommit:
+    @property
+    def value_columns(self) -> int:
+        """Return how many value columns rows have now."""
+        return len(self.config.schema.values)
+
+    def plan(self, entry: bytes, writes: Sequence[Stamped]) -> _PlannedCommit:
         """Plan as `WriteTarget` does."""
         store = self.active
         log = self._logs[store.number]
-        if not any(rows for _, rows in writes):
+        if not entry:
             return _PlannedCommit((), log, store, None, ())
-        log_write = log.plan(self.kv, encode_entry(len(self.config.schema.values), writes))
+        log_write = log.plan(self.kv, entry)
         return _PlannedCommit(log_write.commands, log, store, log_write, writes)
 
-    def apply(self, planned: Any) -> None:
-        """Apply as `WriteTarget` does."""
-        if not self.stores:  # lost meanwhile: the next start reads what was stored
-            return
+    def durable(self, planned: Any) -> None:
+        """Take the log's keys as `WriteTarget` tells it."""
         if planned.log_write is not None:
             planned.log.apply(planned.log_write)
+
+    def apply(self, planned: Any) -> Iterator[int]:
+        """Apply rows as `WriteTarget` does; where the tablet was lost meanwhile, to a store that nobody reads."""
         store: RowStore = planned.store
         for timestamp, rows in planned.writes:
             stamp = TIMESTAMP.pack(timestamp)
-            store.apply((row.key, stamp + row.body) for row in rows)
+            for begin in range(0, len(rows), ROWS_OF_TURN):
+                some = rows if len(rows) <= ROWS_OF_TURN else rows[begin : begin + ROWS_OF_TURN]
+                store.apply((row.key, stamp + row.body) for row in some)
+                yield len(some)
+
+    def applied(self, planned: Any) -> None:
+        """Rotate as `WriteTarget` lets it."""
+        if not self.stores:  # lost meanwhile: the next start reads what was stored
+            return
         if self._rotating_for is not None:
             self.rotate(self._rotating_for)
-        elif store is self.active and self._is_due():
+        elif planned.store is self.active and self._is_due():
             self.rotate(RotationReason.OVERFLOW)
             self.share.look_soon()
+
+    @property
+    def visible(self) -> int:
+        """Return the timestamp up to which each commit is applied as a whole: one on its way may be so in part."""
+        in_flight = self.writes.in_flight
+        return TIMESTAMP_MAX if in_flight is None else in_flight.least_timestamp - 1
 
     def _is_due(self) -> bool:
         """Return True if the active store is as full as one that rotates: writes would meet its limit before a look."""

@@ -12,7 +12,6 @@ them and no commit of theirs is on its way, as one commit with one timestamp.
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import repeat
 from typing import Final, NamedTuple, Protocol
 
@@ -25,10 +24,13 @@ from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablets.tablet import TabletStorage
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.feed_progress import FeedMove, FeedProgress
-from pqbroker.tables.sorted.log_entries import NewRow
+from pqbroker.tables.sorted.log_entries import NewRow, encode_entry
 
 COMMIT_BYTES: Final = 4 << 20
 """Bytes of rows that writes are gathered to; one write may have more."""
+ROWS_OF_TURN: Final = 5_000
+"""Rows that a commit encodes, or applies, in one turn of the loop: of more a thread encodes them all, and they are
+applied so many at a time."""
 _MOVED_APART = "tablets of the rows came to live in different cells while the write waited"
 _SEND_APART = "Send the rows of each cell's tablets in a request of their own; …/tablets shows pivots and cells."
 _NO_TIMESTAMPS = "commit timestamps are not reserved yet; try again"
@@ -52,11 +54,21 @@ class WriteTarget(Protocol):
     @property
     def progress(self) -> FeedProgress: ...
 
-    def plan(self, writes: Sequence[Stamped]) -> Planned:
-        """Plan a commit of writes; one at a time."""
+    @property
+    def value_columns(self) -> int:
+        """Return how many value columns rows have now."""
 
-    def apply(self, planned: Planned) -> None:
-        """The plan is durable."""
+    def plan(self, entry: bytes, writes: Sequence[Stamped]) -> Planned:
+        """Plan a commit of writes, given their log entry (empty: they have no row); one at a time."""
+
+    def durable(self, planned: Planned) -> None:
+        """The plan is durable: the keys of the log have changed."""
+
+    def apply(self, planned: Planned) -> Iterator[int]:
+        """Apply the rows of the plan, some with each item, which is their count. Lookups do not see a part of it."""
+
+    def applied(self, planned: Planned) -> None:
+        """All of the plan is applied."""
 
 
 class _Write:
@@ -182,14 +194,14 @@ class TabletWrites:
             return
         if len(first.parts) > 1 or first.move is not None:
             self._take_first(first)
-            _commit([first], [self._time.timestamps.rule.give(now_ms)])
+            _Commit([first], [self._time.timestamps.rule.give(now_ms)]).begin()
             return
         writes: list[_Write] = []
         size = 0
         while self._waiting and self._waiting[0].is_simple and (not writes or size < COMMIT_BYTES):
             writes.append(self._waiting.popleft())
             size += writes[-1].size
-        _commit(writes, [self._time.timestamps.rule.give(now_ms) for _ in writes])
+        _Commit(writes, [self._time.timestamps.rule.give(now_ms) for _ in writes]).begin()
 
     def _take_first(self, first: _Write) -> None:
         for queue, _ in first.parts:
@@ -205,16 +217,11 @@ class TabletWrites:
     def _is_ready(self) -> bool:
         return self._in_flight is None and not self._is_held
 
-    def _begun(self, writes: Sequence[Stamped], end: Outcome[None]) -> Planned:
-        """Plan writes, which are on their way then."""
-        planned = self._target.plan(writes)
-        self._in_flight = InFlight(writes[0][0], end)
-        return planned
-
-    def _done(self, planned: Planned, move: FeedMove | None, error: BaseException | None) -> None:
+    def _done(self, planned: Planned | None, move: FeedMove | None) -> None:
+        """A commit has ended. `planned`: what of it is applied; None: it is refused, or lost."""
         self._in_flight = None
-        if error is None:
-            self._target.apply(planned)
+        if planned is not None:
+            self._target.applied(planned)
             if move is not None:
                 self._target.progress.apply(move)
         if self._waiting:
@@ -243,31 +250,108 @@ def write(
     return wanted.outcome
 
 
-def _commit(writes: Sequence[_Write], timestamps: Sequence[int]) -> None:
-    """Commit writes of the same tablets."""
-    end: Outcome[None] = Outcome()
-    begun: list[tuple[TabletWrites, Planned]] = []
-    for number, (queue, _) in enumerate(writes[0].parts):
-        stamped = [(stamp, one.parts[number][1]) for one, stamp in zip(writes, timestamps, strict=True)]
-        begun.append((queue, queue._begun(stamped, end)))
-    told = partial(_told, writes, timestamps, begun, end)
-    parts = [queue._commands(planned, move) for (queue, planned), move in zip(begun, _moves(writes), strict=False)]
-    execute_together(parts).add_done_callback(told)
+class _Part:
+    """One tablet's part of a commit."""
+
+    __slots__ = ("columns", "kv", "planned", "queue", "writes")
+
+    def __init__(self, queue: TabletWrites, writes: Sequence[Stamped]) -> None:
+        self.queue = queue
+        self.writes = writes
+        self.kv = queue._target.kv
+        self.columns = queue._target.value_columns
+        self.planned: Planned | None = None
+
+    @property
+    def is_current(self) -> bool:
+        """Return True unless the tablet was lost, or started again, since the commit began."""
+        return self.queue._closed is None and self.queue._target.kv is self.kv
+
+    def encode(self) -> bytes:
+        """Return the log entry, in any thread."""
+        return encode_entry(self.columns, self.writes) if any(rows for _, rows in self.writes) else b""
 
 
-def _told(
-    writes: Sequence[_Write], timestamps: Sequence[int], begun: Sequence[tuple[TabletWrites, Planned]],
-    end: Outcome[None], request: Outcome[None],
-) -> None:
-    error = request.exception()
-    for (queue, planned), move in zip(begun, _moves(writes), strict=False):
-        queue._done(planned, move, error)
-    end.set_result(None)
-    for one, timestamp in zip(writes, timestamps, strict=True):
-        if error is None:
-            one.outcome.set_result(timestamp)
+class _Commit:
+    """One commit of writes of the same tablets."""
+
+    __slots__ = ("_end", "_parts", "_timestamps", "_writes")
+
+    def __init__(self, writes: Sequence[_Write], timestamps: Sequence[int]) -> None:
+        self._writes = writes
+        self._timestamps = timestamps
+        self._end: Outcome[None] = Outcome()
+        self._parts = [
+            _Part(queue, [(stamp, one.parts[number][1]) for one, stamp in zip(writes, timestamps, strict=True)])
+            for number, (queue, _) in enumerate(writes[0].parts)
+        ]
+
+    def begin(self) -> None:
+        """Have the tablets' parts on their way, encoded here or, where there are many rows, in a thread."""
+        for part in self._parts:
+            part.queue._in_flight = InFlight(self._timestamps[0], self._end)
+        if sum(len(rows) for part in self._parts for _, rows in part.writes) <= ROWS_OF_TURN:
+            self._send([part.encode() for part in self._parts])
+            return
+        encoding = asyncio.get_running_loop().run_in_executor(None, self._encode)
+        encoding.add_done_callback(self._encoded)
+
+    def _encode(self) -> list[bytes]:
+        return [part.encode() for part in self._parts]
+
+    def _encoded(self, encoding: "asyncio.Future[list[bytes]]") -> None:
+        if encoding.cancelled() or not all(part.is_current for part in self._parts):
+            self._finish(CommitRefused("the tablet was lost while rows were encoded; nothing of them was written"))
+        elif (error := encoding.exception()) is not None:
+            self._finish(error)
         else:
-            _settle(one, error)
+            self._send(encoding.result())
+
+    def _send(self, entries: Sequence[bytes]) -> None:
+        commands: list[TabletCommands] = []
+        for part, entry, move in zip(self._parts, entries, _moves(self._writes), strict=False):
+            part.planned = part.queue._target.plan(entry, part.writes)
+            commands.append(part.queue._commands(part.planned, move))
+        execute_together(commands).add_done_callback(self._told)
+
+    def _told(self, request: Outcome[None]) -> None:
+        error = request.exception()
+        if error is not None:
+            self._finish(error)
+            return
+        for part in self._parts:
+            if part.planned is not None:
+                part.queue._target.durable(part.planned)
+        self._apply_on(self._slices())
+
+    def _slices(self) -> Iterator[None]:
+        """Apply the rows, as many with each item as a turn of the loop applies."""
+        count = 0
+        for part in self._parts:
+            for rows in () if part.planned is None else part.queue._target.apply(part.planned):
+                count += rows
+                if count >= ROWS_OF_TURN:
+                    yield
+                    count = 0
+
+    def _apply_on(self, slices: Iterator[None]) -> None:
+        """Apply a slice, and the next in another turn of the loop."""
+        try:
+            next(slices)
+        except StopIteration:
+            self._finish(None)
+        else:
+            asyncio.get_running_loop().call_soon(self._apply_on, slices)
+
+    def _finish(self, error: BaseException | None) -> None:
+        for part, move in zip(self._parts, _moves(self._writes), strict=False):
+            part.queue._done(part.planned if error is None else None, move)
+        self._end.set_result(None)
+        for one, timestamp in zip(self._writes, self._timestamps, strict=True):
+            if error is None:
+                one.outcome.set_result(timestamp)
+            else:
+                _settle(one, error)
 
 
 def _moves(writes: Sequence[_Write]) -> Iterator[FeedMove | None]:

@@ -17,10 +17,10 @@ from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
 from pqbroker.tables.mount import MountState, closed
 from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
-from pqbroker.tables.serving.lookups import FOUND_KEYS_MAX, ChunkReplaced, RangeTooLarge
+from pqbroker.tables.serving.lookups import FOUND_KEYS_MAX, ChunkReplaced, Lookup, RangeTooLarge
 from pqbroker.tables.serving.table import SortedTable
 from pqbroker.tables.serving.tablet import SortedTablet
-from pqbroker.tables.serving.writes import write
+from pqbroker.tables.serving.writes import ROWS_OF_TURN, write
 from pqbroker.tables.sorted.log_entries import NewRow
 from pqbroker.tables.sorted.rows import (
     check_columns,
@@ -66,17 +66,15 @@ async def insert_sorted(caller: TablesCaller, name: str, rows: GivenRows, *, is_
     else:
         encode = partial(encode_rows, schema, rows.items, rows.place, is_update=is_update)
         encoded = await _encoded(rows, encode)
-    if table.schema is not schema:
-        text = f"the schema of {table_path(name)} was changed while the rows were encoded"
-        raise TableError("TABLE_CHANGED", text, "Send them again.")
-    return await _write(table, encoded)
+    return await _write(table, schema, encoded)
 
 
 async def delete_sorted_rows(caller: TablesCaller, name: str, keys: GivenRows) -> WrittenRows:
     """Delete the rows of keys, whether there are any or not. Raises as `insert_sorted`."""
     table = find_sorted(caller, AclOperation.WRITE, name)
-    encode = partial(encode_deletes, table.schema, keys.items, keys.place)
-    return await _write(table, await _encoded(keys, encode))
+    schema = table.schema
+    encode = partial(encode_deletes, schema, keys.items, keys.place)
+    return await _write(table, schema, await _encoded(keys, encode))
 
 
 async def look_up(
@@ -92,23 +90,39 @@ async def look_up(
     shown = check_columns(table.schema, columns)
     wanted, indexes = await _located(table, keys)
     tablets = {index: _readable(table, index) for index in {*indexes}}
-    at = TIMESTAMP_MAX if timestamp is None else timestamp
-    for tablet in tablets.values() if timestamp is not None else ():
-        tablet.check_timestamp(at)
-        await tablet.settle(at)
     metrics = caller.node.metrics.tables
     metrics.lookups += 1
     metrics.looked_up_keys += len(wanted)
-    lookups = {index: tablet.lookup(at) for index, tablet in tablets.items()}
     answer = _Answer(table.schema, shown, caller.node.settings.http_answer_bytes_max)
-    for number, (key, index) in enumerate(zip(wanted, indexes, strict=True)):
+    if timestamp is None:
+        seen = {index: tablet.visible for index, tablet in tablets.items()}
+        oldest = min(seen.values(), default=TIMESTAMP_MAX)
+        reads = table.tablets[0].share.reads
+        reads.open(oldest)
+        try:
+            await _find_all(answer, wanted, indexes, {index: tablets[index].lookup(at) for index, at in seen.items()})
+        finally:
+            reads.close(oldest)
+        return answer.rows
+    for tablet in tablets.values():
+        tablet.check_timestamp(timestamp)
+        await tablet.settle(timestamp)
+    lookups = {index: tablet.lookup(timestamp) for index, tablet in tablets.items()}
+    await _find_all(answer, wanted, indexes, lookups)
+    for tablet in tablets.values():
+        tablet.check_timestamp(timestamp)  # a clean-up may have ended meanwhile
+    return answer.rows
+
+
+async def _find_all(
+    answer: "_Answer", keys: Sequence[bytes], indexes: Sequence[int], lookups: Mapping[int, Lookup]
+) -> None:
+    """Put the rows of keys into an answer; `indexes`: the tablet of each."""
+    for number, (key, index) in enumerate(zip(keys, indexes, strict=True)):
         if number % KEYS_AT_ONCE == KEYS_AT_ONCE - 1:
             await asyncio.sleep(0)
         values = await lookups[index].find(key)
         answer.add(key, values)
-    for tablet in tablets.values() if timestamp is not None else ():
-        tablet.check_timestamp(at)  # a clean-up may have ended meanwhile
-    return answer.rows
 
 
 class _Answer:
@@ -216,18 +230,37 @@ async def _encoded(rows: GivenRows, encode: partial[list[NewRow]]) -> list[NewRo
         return await asyncio.to_thread(encode)
 
 
-async def _write(table: SortedTable, rows: Sequence[NewRow]) -> WrittenRows:
+async def _write(table: SortedTable, schema: SortedSchema, rows: Sequence[NewRow]) -> WrittenRows:
+    """Write rows that were encoded by a schema. TableError TABLE_CHANGED if it was changed meanwhile."""
     if not rows:
         return WrittenRows(0, 0)
-    by_tablet: dict[int, list[NewRow]] = defaultdict(list)
-    if len(table.tablets) == 1:
-        by_tablet[0] = list(rows)
-    else:
-        for row in rows:
-            by_tablet[table.index_of(row.key)].append(row)
+    by_tablet = await _by_tablet(table, rows)
+    if table.schema is not schema:
+        text = f"the schema of {table_path(table.record.name)} was changed while the rows were encoded"
+        raise TableError("TABLE_CHANGED", text, "Send them again.")
     _check_writable(table, by_tablet)
     parts = [(table.tablets[index].writes, some) for index, some in sorted(by_tablet.items())]
     return WrittenRows(len(rows), await write(parts))
+
+
+async def _by_tablet(table: SortedTable, rows: Sequence[NewRow]) -> Mapping[int, Sequence[NewRow]]:
+    """Return the rows of each tablet, by its index; a thread takes many apart."""
+    while True:
+        pivots = table.record.pivots
+        if len(pivots) == 1:
+            return {0: rows}
+        if len(rows) <= ROWS_OF_TURN:
+            return _apart(pivots, rows)
+        found = await asyncio.to_thread(_apart, pivots, rows)
+        if table.record.pivots is pivots:
+            return found
+
+
+def _apart(pivots: Sequence[bytes], rows: Sequence[NewRow]) -> Mapping[int, Sequence[NewRow]]:
+    found: dict[int, list[NewRow]] = defaultdict(list)
+    for row in rows:
+        found[bisect_right(pivots, row.key) - 1].append(row)
+    return found
 
 
 def _check_writable(table: SortedTable, by_tablet: Mapping[int, Any]) -> None:

@@ -3,13 +3,15 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from pqbroker.broker.ground.access import DirectCaller
 from pqbroker.broker.services.sorted_tables import making
 from pqbroker.broker.services.sorted_tables import rows as sorted_rows
+from pqbroker.broker.services.tables.inserting import GivenRows
+from pqbroker.storage.engine import CommitRefused
 from pqbroker.tables.sorted import rows
 from tests.broker.web.conftest import Web
 from tests.broker.web.test_sorted_background import holds, set_attributes, tablet_of
@@ -113,22 +115,70 @@ async def test_a_lookup_has_a_limit_of_keys(web: Web, monkeypatch: pytest.Monkey
     assert (await web.refusal("POST", f"{PATH}/lookup", {"keys": keys}))[:2] == (413, "TOO_MANY_ROWS")
 
 
+class Turns:
+    """Measures the longest turn of the loop, in seconds of its thread's processor time."""
+
+    longest_s = 0.0
+
+    async def __aenter__(self) -> Self:
+        self._ended = asyncio.Event()
+        self._watching = asyncio.create_task(self._watch())
+        await asyncio.sleep(0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._ended.set()
+        await self._watching
+
+    async def _watch(self) -> None:
+        since = time.thread_time()
+        while not self._ended.is_set():
+            await asyncio.sleep(0)
+            now = time.thread_time()
+            self.longest_s, since = max(self.longest_s, now - since), now
+
+
 async def test_many_keys_leave_the_loop_its_turns(web: Web) -> None:
     """Twenty thousand keys are encoded beside the loop, and looked up in slices of it."""
     await create(web)
     keys = [row("a", number) for number in range(20_000)]
-    longest, since, ended = 0.0, time.thread_time(), asyncio.Event()
-
-    async def watch() -> None:
-        nonlocal longest, since
-        while not ended.is_set():
-            await asyncio.sleep(0)
-            now = time.thread_time()
-            longest, since = max(longest, now - since), now
-
-    watching = asyncio.create_task(watch())
     caller = DirectCaller(web.node.server.node)
-    assert await sorted_rows.look_up(caller, "shop.stock", keys, None, None) == [None] * len(keys)
-    ended.set()
-    await watching
-    assert longest < LONGEST_TURN_S
+    async with Turns() as turns:
+        assert await sorted_rows.look_up(caller, "shop.stock", keys, None, None) == [None] * len(keys)
+    assert turns.longest_s < LONGEST_TURN_S
+
+
+async def test_many_rows_leave_the_loop_its_turns_and_appear_together(web: Web) -> None:
+    """They are encoded beside the loop and applied in slices of it, of which lookups see all or none."""
+    await create(web, pivot_keys=[[], ["b"], ["c"]])
+    caller = DirectCaller(web.node.server.node)
+    sent = [row("abc"[number % 3], number) for number in range(99_999)]
+    keys = [sent[number] for number in (0, 1, 2, 50_000, -3, -2, -1)]
+    seen: list[int] = []
+    async with Turns() as turns:
+        writing = asyncio.create_task(sorted_rows.insert_sorted(caller, "shop.stock", GivenRows(sent), is_update=False))
+        while not writing.done():
+            found = await sorted_rows.look_up(caller, "shop.stock", keys, None, None)
+            seen.append(sum(each is not None for each in found))
+            await asyncio.sleep(0)
+    assert turns.longest_s < LONGEST_TURN_S
+    assert {*seen} <= {0, len(keys)}
+    assert None not in await sorted_rows.look_up(caller, "shop.stock", sent[::1000], None, None)
+    assert await look_up(web, keys[-1], timestamp=(await writing).timestamp) != [None]
+
+
+async def test_a_cell_that_is_lost_while_many_rows_are_encoded_has_none_of_them(web: Web) -> None:
+    await create(web)
+    caller = DirectCaller(web.node.server.node)
+    tablet = tablet_of(web)
+    sent = [row("a", number) for number in range(20_000)]
+    writing = asyncio.create_task(sorted_rows.insert_sorted(caller, "shop.stock", GivenRows(sent), is_update=False))
+    while tablet.writes.in_flight is None:  # noqa: ASYNC110 (nobody sets an event)
+        await asyncio.sleep(0)
+    tablet.lose()
+    with pytest.raises(CommitRefused, match="was lost while rows were encoded"):
+        await writing
+    await tablet.start(tablet.kv.storage)
+    await tablet.mounted()
+    assert await look_up(web, sent[0], sent[-1]) == [None, None]
+    assert await insert(web, sent[0])
