@@ -103,12 +103,22 @@ def run(directory: Path, *, kills: int, seed: int) -> Outcome:
                     outcome.broker_kills += 1
                 check(calls, written.some(CHECKED))
         check(calls, written.some(len(written.commits)))
-        tablets = calls.ask("GET", f"{PATH}/tablets")["tablets"]
-        outcome.partitions = sum(tablet["statistics"]["partition_count"] for tablet in tablets)
+        outcome.partitions = partitioned(calls)
     outcome.rows = sum(len(rows) for _, rows in written.commits)
     found = examine_directory(directory / "data", {}).found
     assert not found, found
     return outcome
+
+
+def partitioned(calls: HttpCalls) -> int:
+    """Return how many partitions the tablets have once one of them was split, which its chunks call for."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        tablets = calls.ask("GET", f"{PATH}/tablets")["tablets"]
+        count = sum(int(tablet["statistics"]["partition_count"]) for tablet in tablets)
+        if count > len(tablets) or time.monotonic() > deadline:
+            return count
+        time.sleep(0.02)
 
 
 def check(calls: HttpCalls, commits: Sequence[tuple[int, dict[int, int | None]]]) -> None:
