@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from pqbroker.cli.commands.doctor import examine_directory
+from pqbroker.doctor.findings import Weight
 from pqbroker.fixture.http_calls import BrokerRefusedError, HttpCalls
 from pqbroker.testing import Broker, broker
 
@@ -105,7 +106,8 @@ def run(directory: Path, *, kills: int, seed: int) -> Outcome:
         check(calls, written.some(len(written.commits)))
         outcome.partitions = partitioned(calls)
     outcome.rows = sum(len(rows) for _, rows in written.commits)
-    found = examine_directory(directory / "data", {}).found
+    findings = examine_directory(directory / "data", {}).found
+    found = [one for one in findings if (one.check, one.weight) != ("segment", Weight.HARMLESS)]
     assert not found, found
     return outcome
 

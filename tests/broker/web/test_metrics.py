@@ -17,6 +17,7 @@ from tests.broker.conftest import make_batch, produce_request, until
 from tests.broker.kafka.handlers.test_fetch import fetch_request
 from tests.broker.services.coordination.classic.test_handlers import form, join_request
 from tests.broker.web.conftest import Web
+from tests.broker.web.test_materializations import create as create_fed
 from tests.broker.web.test_sorted_tables import create, insert, row
 from tests.support.metrics_page import PAGE, metrics_page
 
@@ -52,6 +53,7 @@ async def test_every_declared_metric_is_told_with_its_labels(web: Web) -> None:
     await create(web)
     await insert(web, row("a", 1))
     await web.ask("POST", "/v1/tables/shop.stock/freeze", {})
+    await create_fed(web)
     await web.ask("POST", "/v1/sql", {"query": "SELECT 1"})
     await commit_offsets(web, "g", ("t", 0, 0))
     declared = {family.name: set(family.labels) for family in FAMILIES}
