@@ -36,9 +36,9 @@ MERGE_RATE = setting(
     "Bytes of chunks that flushes, compactions and partitionings write in a second at most, together.", low=64 << 10,
 )  # fmt: skip
 MERGE_MEMORY = setting(
-    "pqbroker.table.merge.memory.bytes.max", Kind.LONG, 256 * MIB,
+    "pqbroker.table.merge.memory.bytes.max", Kind.LONG, 1024 * MIB,
     "Memory of a process that flushes, compacts or partitions at most; one above it ends, and its task is tried again "
-    "later.", low=128 * MIB,
+    "later. Rows in memory become a chunk when they take a quarter of it.", low=256 * MIB,
 )  # fmt: skip
 CHUNK_BYTES_MAX = setting(
     "pqbroker.table.chunk.bytes.max", Kind.LONG, 512 * MIB,

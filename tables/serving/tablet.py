@@ -12,7 +12,7 @@ it ends when the tablet is held, and what it had staged is removed at the start.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pqbroker.conf.sorted_attributes import DYNAMIC_STORES_MAX, SortedAttributes
 from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
@@ -70,6 +70,11 @@ class TabletConfig(NamedTuple):
     """Pivot of the next tablet; None: it is the last one."""
     revision: int
     """Revision of the table: a forced compaction takes chunks of lower ones."""
+
+
+FLUSH_MEMORY_PART: Final = 4
+"""A store takes this part of the memory of a process that merges, for a flush reads all of its log: it needs 100 MiB
+for libraries, the bytes of the log, and about 100 for each row (measured). The commit that makes it full is extra."""
 
 
 class _PlannedCommit(NamedTuple):
@@ -363,10 +368,14 @@ class SortedTablet:
         return TIMESTAMP_MAX if in_flight is None else in_flight.least_timestamp - 1
 
     def _is_due(self) -> bool:
-        """Return True if the active store is as full as one that rotates: writes would meet its limit before a look."""
+        """Return True if the active store is as full as one that rotates, or as one that a flush has memory for: writes
+        would meet its limit before a look."""
         attributes = self.config.attributes
-        can_rotate = attributes.enable_store_rotation and len(self.stores) < DYNAMIC_STORES_MAX
-        return can_rotate and is_full(_facts_of(self.active), attributes, attributes.dynamic_store_overflow_threshold)
+        if not attributes.enable_store_rotation or len(self.stores) >= DYNAMIC_STORES_MAX:
+            return False
+        if self.active.memory_bytes >= self.share.settings.memory_bytes_max // FLUSH_MEMORY_PART:
+            return True
+        return is_full(_facts_of(self.active), attributes, attributes.dynamic_store_overflow_threshold)
 
     def rotate(self, reason: RotationReason = RotationReason.ASKED_FOR) -> None:
         """Let the active store become passive, once the commit on its way is durable; an empty one stays active."""

@@ -82,6 +82,16 @@ async def test_a_merge_that_takes_too_much_memory_ends_and_rows_stay(serve: Serv
     assert list(tablet_of(web).kv.keys(b"t", b"u")) == []
 
 
+async def test_a_store_is_no_larger_than_a_flush_has_memory_for(serve: Serve) -> None:
+    web = await serve(table_merge_memory=4 << 20)
+    await create(web, attributes={"enable_store_flush": False})
+    for begin in range(0, 5000, 1000):
+        await insert(web, *(row("a", begin + at, note="n" * 100) for at in range(1000)))
+    tablet = tablet_of(web)
+    assert {store.passive_for for store in tablet.passive} == {"overflow"}
+    assert max(store.memory_bytes for store in tablet.stores) < 3 << 19
+
+
 async def test_a_table_has_a_limit_of_tablets(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(making, "SORTED_TABLETS_MAX", 2)
     body: dict[str, Any] = {"path": "//shop/stock", "schema": SCHEMA, "pivot_keys": [[], ["b"], ["c"]]}
