@@ -29,8 +29,8 @@ from pqbroker.tables.sorted.log_entries import NewRow, encode_entry
 COMMIT_BYTES: Final = 4 << 20
 """Bytes of rows that writes are gathered to; one write may have more."""
 ROWS_OF_TURN: Final = 5_000
-"""Rows that a commit encodes, or applies, in one turn of the loop. A thread encodes a larger commit, which is applied in
-slices of this size."""
+"""Rows that a commit encodes, or applies, in one turn of the loop. A thread encodes a larger commit, which is applied
+in slices of this size."""
 _MOVED_APART = "tablets of the rows came to live in different cells while the write waited"
 _SEND_APART = "Send the rows of each cell's tablets in a request of their own; …/tablets shows pivots and cells."
 _NO_TIMESTAMPS = "commit timestamps are not reserved yet; try again"

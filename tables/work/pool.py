@@ -3,7 +3,7 @@
     none      take      -> busy (started)
     idle      take      -> busy
     busy      give back -> idle
-    busy      stop      -> idle (nobody wants its result any more)
+    busy      stop      -> idle (its caller no longer waits)
     busy      stop      -> none (killed: it does not stop)
     busy      end       -> none (killed: it has ended by itself)
     idle      its time without a task is over -> none

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.alone
 
 MIB = 1 << 20
 WIDE_FETCHES = 100
-"""Of which some park, and the others wait for memory."""
+"""Some of them park, and the others wait for memory."""
 TAKEN_BYTES_MAX = 256 * MIB
 """Twice `pqbroker.unsent.bytes.max`, for what is free between objects. All answers at once took 415 MiB."""
 PASS_S_MAX = 0.9

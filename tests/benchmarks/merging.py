@@ -1,4 +1,4 @@
-"""What sorted tables take in a worker, and lookups in a chunk: python -m tests.benchmarks.merging [--rows N]
+"""Measures sorted tables in a worker, and lookups in a chunk: python -m tests.benchmarks.merging [--rows N]
 
 Rows of about 100 bytes (int64 key; int64, double, utf8 values) in three logs whose keys overlap: each is flushed, the
 three chunks are merged, one chunk and all three are scanned, all in this process, which counts CPU seconds. Keys are

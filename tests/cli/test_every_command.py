@@ -15,7 +15,7 @@ from tests.support.cli_page import KEYS
 FROZEN, UNMOUNTED, OFFLINE = "frozen", "unmounted", "offline"
 SOON_S = 15.0
 STALL_S = 1.0
-"""What reading and writing wait for a partition without a leader here."""
+"""Commands that read and write wait this long for a partition without a leader."""
 KAFKA = frozenset(("produce", "consume", "topic", "group", "top", "bench"))
 """First words of commands for a Kafka address; so are `CLUSTER`."""
 CLUSTER = ("cluster info", "cluster health", "cluster settings")

@@ -1,4 +1,4 @@
-"""What a directory of an earlier commit holds: how it is filled, over the doors alone, and what is read back of it."""
+"""Fills a directory of an earlier commit, over the doors alone, and reads it back."""
 
 import asyncio
 import hashlib

@@ -38,7 +38,7 @@ _SETTINGS = {
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run saw."""
+    """Counts of a run."""
 
     records: int = 0
     """Read from all copies."""

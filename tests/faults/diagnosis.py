@@ -1,4 +1,4 @@
-"""What the doctor says of a directory that was damaged on purpose."""
+"""Reads the doctor's findings on a directory that was damaged on purpose."""
 
 from pathlib import Path
 
@@ -16,5 +16,5 @@ async def named_damages(path: Path) -> tuple[str, ...]:
         return (str(refusal),)
     nobodys = {found.where.split(":")[0] for found in findings.found if found.what == "no row holds it"}
     refused = {f"[{found.what.split()[3]}" for found in findings.found if "refused whole" in found.what}
-    assert not nobodys & refused, f"blobs of {nobodys & refused} are told to be nobody's"
+    assert not nobodys & refused, f"the doctor calls blobs of {nobodys & refused} both refused and without an owner"
     return tuple(f"{found.where}: {found.what}" for found in findings.found if found.weight is Weight.DAMAGE)

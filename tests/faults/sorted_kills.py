@@ -27,7 +27,7 @@ from pqbroker.testing import Broker, broker
 
 WRITERS = 3
 KEYS = 300
-"""Of each writer."""
+"""Each writer has this many keys."""
 ROWS_MAX = 30
 UNDER_LOAD_MAX_S = 0.8
 WORKER_SHARE = 0.3
@@ -78,7 +78,7 @@ class Written:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run saw."""
+    """Counts of a run."""
 
     broker_kills: int = 0
     worker_kills: int = 0

@@ -1,4 +1,4 @@
-"""Where a stream of a table stops, what a task reads, what is refused: without Spark."""
+"""A stream of a table stops where it should, a task reads its rows, wrong options are refused: without Spark."""
 
 import os
 

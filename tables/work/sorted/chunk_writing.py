@@ -1,5 +1,6 @@
 """Chunks as they are written: versions in order are cut into blocks, each is packed, and leaves at once."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Final
@@ -177,7 +178,7 @@ class _Texts:
         return hashes[is_first]
 
 
-class _Column:
+class _Column(ABC):
     """A column prepared to be cut: which rows have it, which are valid, their values."""
 
     def __init__(self, column: ColumnVersions) -> None:
@@ -194,8 +195,9 @@ class _Column:
         bitmaps = (_bitmap(self._presence, begin, end), _bitmap(self._validity, begin, end))
         return *bitmaps, *self._values_of(begin, end)
 
+    @abstractmethod
     def _values_of(self, begin: int, end: int) -> tuple[Any, Any]:
-        raise NotImplementedError
+        """Return the lengths of a block's rows, empty where all have one width, and their contents."""
 
 
 class _TextColumn(_Column):

@@ -69,7 +69,7 @@ COLUMNS = [{"name": "id", "type": "int64", "sort_order": "ascending"}, {"name": 
 
 @pytest.fixture
 async def guarded(node: Node) -> AsyncIterator[str]:
-    """Where a node with the topic `t` and the sorted table `s` allows nothing."""
+    """Return the URL of a node with the topic `t` and the sorted table `s`, which allows nothing."""
     await node.create_topic("t")
     await create_sorted(DirectCaller(node.server.node), NewSortedTable("//s", COLUMNS))
     access = replace(node.server.node, access=Nothing())

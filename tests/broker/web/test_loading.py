@@ -1,4 +1,4 @@
-"""What serves tables and the tree is loaded with the first request for it, beside the loop."""
+"""The modules of tables and the tree are loaded beside the loop, with the first request for them."""
 
 import asyncio
 import threading

@@ -18,7 +18,7 @@ STEPS = 25
 
 
 class Story:
-    """What was produced, and what is done meanwhile."""
+    """One story: records are produced, and tables are changed meanwhile."""
 
     def __init__(self, web: Web, seed: int) -> None:
         self.web = web

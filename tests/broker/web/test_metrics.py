@@ -92,7 +92,7 @@ async def test_what_a_partition_writes_is_counted(web: Web) -> None:
 
 
 @pytest.mark.spec("A.8", "G.8")
-async def test_time_of_writes_that_wait_and_of_pauses_is_told(serve: Callable[..., Awaitable[Web]]) -> None:
+async def test_the_time_of_waiting_writes_and_of_pauses_is_measured(serve: Callable[..., Awaitable[Web]]) -> None:
     web = await serve(write_border_bytes=1 << 20)
     await web.node.create_topic("t", pq_write_speed_bytes="1000000")
     clients = [await web.node.connect() for _ in range(2)]

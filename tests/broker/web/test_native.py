@@ -36,7 +36,7 @@ async def refused(web: Web, offset: int, of: dict[str, Any], **fields: Any) -> t
 
 
 @pytest.mark.spec("A.2", "A.16", "A.5")
-async def test_a_mirrored_batch_stands_where_it_is_told_and_readers_step_over_the_gap(web: Web) -> None:
+async def test_a_mirrored_batch_keeps_its_offsets_and_readers_step_over_the_gap(web: Web) -> None:
     asked = {"offset": 100, "records": [{"value": "a"}, {"key": "k", "value": "b"}]}
     assert await web.ask("POST", RECORDS, asked) == (201, {"offset": 100, "end_offset": 102})
     _, read = await web.ask("GET", "/v1/topics/t/records?offset=9")

@@ -26,7 +26,7 @@ async def ask(
 
 @pytest.mark.spec("4.28")
 @pytest.mark.parametrize("version", range(1, 12))
-async def test_the_ends_are_told_in_every_version(node: Node, client: Client, version: int) -> None:
+async def test_the_ends_are_returned_in_every_version(node: Node, client: Client, version: int) -> None:
     await node.create_topic("t")
     await node.produce("t", b"a", b"b", b"c")
     latest, earliest = await ask(client, LATEST, version), await ask(client, EARLIEST, version)

@@ -136,7 +136,7 @@ async def test_a_retried_batch_is_acknowledged_with_its_first_offset(node: Node)
 
 
 @pytest.mark.spec("4.16")
-async def test_log_append_time_is_told(node: Node) -> None:
+async def test_log_append_time_is_returned(node: Node) -> None:
     await node.create_topic("t", message_timestamp_type="LogAppendTime")
     answer = await node.produce("t", b"a", timestamp_ms=5)
     assert answer.log_append_time_ms == node.clock.now_ms
@@ -203,7 +203,7 @@ def reseal(batch: bytearray) -> bytearray:
 
 
 @pytest.mark.spec("A.13", "G.2", "G.5")
-async def test_a_writer_over_the_quota_is_told_to_wait_and_not_read_meanwhile(node: Node, client: Client) -> None:
+async def test_a_writer_over_the_quota_is_throttled_and_not_read_meanwhile(node: Node, client: Client) -> None:
     await node.create_topic("t", pq_write_speed_bytes="1000")
     response = await client.ask(produce_request("t", make_batch(bytes(900))), 9)
     assert (response.responses[0].partition_responses[0].error_code, response.throttle_time_ms) == (0, 0)
@@ -219,7 +219,7 @@ async def test_a_writer_over_the_quota_is_told_to_wait_and_not_read_meanwhile(no
 
 
 @pytest.mark.spec("A.13", "G.2", "G.5")
-async def test_a_writer_over_the_quota_on_records_is_told_to_wait(node: Node, client: Client) -> None:
+async def test_a_writer_over_the_quota_of_records_is_throttled(node: Node, client: Client) -> None:
     await node.create_topic("t", pq_write_speed_messages="10", pq_write_burst_messages="20")
     batch = make_batch(*[b"v"] * 20)
     assert (await client.ask(produce_request("t", batch), 9)).throttle_time_ms == 0
@@ -229,7 +229,7 @@ async def test_a_writer_over_the_quota_on_records_is_told_to_wait(node: Node, cl
 
 
 @pytest.mark.spec("A.13", "G.2", "G.5")
-async def test_too_much_in_flight_is_told_with_a_throttle_time(start: Callable[..., Awaitable[Node]]) -> None:
+async def test_a_writer_over_the_bytes_in_flight_is_throttled(start: Callable[..., Awaitable[Node]]) -> None:
     node = await start(write_border_bytes=1 << 20, write_queue_bytes_max=1 << 20)
     await node.create_topic("t", max_message_bytes="3000000")
     clients = [await node.connect() for _ in range(3)]

@@ -92,7 +92,7 @@ def test_a_session_takes_the_lane_from_its_second_incremental_request(both: Road
 
 @pytest.mark.parametrize("character", ["r", "é", "€", "🦊"])
 def test_a_lane_keeps_a_rack_of_as_many_bytes_as_its_other_words(both: Roads, character: str) -> None:
-    """What a connection keeps for its lanes is bounded in bytes, whatever the characters take."""
+    """A connection keeps a bounded number of bytes for its lanes, however many bytes a character takes."""
     topic, rack_bytes_max = filled(both), 0
     for rack_bytes in range(200):
         both.begin(1)
