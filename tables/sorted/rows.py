@@ -14,14 +14,23 @@ from pqbroker.tables.types import bytes_of, show_string
 VALUE_BYTES_MAX: Final = 16 << 20
 ROWS_MAX: Final = 100_000
 """Rows and keys of one request."""
+ROWS_BYTES_MAX: Final = 32 << 20
+"""Bytes that the rows of one request become: a row takes room for each column of its table, whether it has a value."""
 _SHOWN = 100
 _VALUE_BYTES = 8
 
 
 def encode_rows(schema: SortedSchema, rows: Sequence[Any], place: str, *, is_update: bool) -> list[NewRow]:
-    """Return rows as they are logged, in their order. TableError INVALID_ROW names row and field, TOO_MANY_ROWS."""
+    """Return rows as they are logged, in their order. TableError INVALID_ROW names row and field; TOO_MANY_ROWS,
+    ROWS_TOO_LARGE."""
     check_count(rows, place)
-    encoded = [_encode_row(schema, row, f"{place}[{index}]", is_update) for index, row in enumerate(rows)]
+    encoded: list[NewRow] = []
+    size = 0
+    for index, row in enumerate(rows):
+        one = _encode_row(schema, row, f"{place}[{index}]", is_update)
+        size += len(one.key) + len(one.body)
+        check_size(size, place)
+        encoded.append(one)
     return _distinct(encoded, place)
 
 
@@ -93,6 +102,13 @@ def check_count(rows: Sequence[Any], place: str) -> None:
     if len(rows) > ROWS_MAX:
         text = f"{place} has {len(rows)} entries; one request has at most {ROWS_MAX}"
         raise TableError("TOO_MANY_ROWS", text, "Send them in several requests.")
+
+
+def check_size(size: int, place: str) -> None:
+    """TableError ROWS_TOO_LARGE for more bytes than the rows of a request may become."""
+    if size > ROWS_BYTES_MAX:
+        text = f"{place} become more than {ROWS_BYTES_MAX} bytes, counting room for each column of the table"
+        raise TableError("ROWS_TOO_LARGE", text, "Send fewer rows at once.")
 
 
 def size_of(values: Iterable[Any]) -> int:

@@ -255,6 +255,10 @@ LIMITS = (
         "tables/work/sorted/test_merging.py::test_a_chunk_of_its_greatest_size_ends_before_the_next_key",
     ),
     Limit(
+        "bytes that rows of a request for a sorted table become", ("tables/sorted/rows.py:ROWS_BYTES_MAX",), "413",
+        "broker/web/test_sorted_limits.py::test_a_small_body_does_not_become_many_bytes", share=Share.REQUEST,
+    ),
+    Limit(
         "rows and keys of a request for a sorted table", ("tables/sorted/rows.py:ROWS_MAX",), "TOO_MANY_ROWS",
         "tables/sorted/test_rows.py::test_more_rows_than_a_request_may_have_are_refused", share=Share.REQUEST,
     ),

@@ -15,7 +15,7 @@ from pyarrow import types
 from pqbroker.tables.refusals import TableError, nearest
 from pqbroker.tables.sorted.keys import ENCODED_KEY_BYTES_MAX
 from pqbroker.tables.sorted.packed_rows import LENGTH, Kind, slot_letter
-from pqbroker.tables.sorted.rows import ROWS_MAX, VALUE_BYTES_MAX
+from pqbroker.tables.sorted.rows import ROWS_MAX, VALUE_BYTES_MAX, check_size
 from pqbroker.tables.sorted.schema import SortedColumn, SortedSchema
 from pqbroker.tables.work.arrow_rows import read_rows
 from pqbroker.tables.work.column_texts import (
@@ -31,6 +31,7 @@ from pqbroker.tables.work.column_texts import (
 
 _SIGN = numpy.uint64(1 << 63)
 _WORD_BYTES = 8
+_LENGTH_BYTES = 4
 _WIDE: Final = {"q": pyarrow.int64(), "Q": pyarrow.uint64(), "d": pyarrow.float64()}
 """Arrow types of numbers by the letter of their slot."""
 
@@ -49,7 +50,7 @@ class PackedStream(NamedTuple):
 
 def pack_stream(schema: SortedSchema, stream: Any, *, is_update: bool) -> PackedStream:
     """Return the rows of an Arrow IPC stream; `is_update`: columns that it lacks stay as they were, else they are null.
-    TableError INVALID_STREAM, INVALID_ROW, TOO_MANY_ROWS."""
+    TableError INVALID_STREAM, INVALID_ROW, TOO_MANY_ROWS, ROWS_TOO_LARGE."""
     rows = read_rows(stream, _check_count)
     _check_columns(schema, rows.schema)
     given = [column for column in schema.columns.values() if column.expression is None]
@@ -57,6 +58,7 @@ def pack_stream(schema: SortedSchema, stream: Any, *, is_update: bool) -> Packed
     columns |= _filled_by_table(schema, columns)
     keys = _keys([(column.type.name, columns[column.name]) for column in schema.keys])
     _check_keys(keys)
+    check_size(_size(schema, columns, keys), "the rows of the stream")
     return PackedStream(keys, _bodies(schema, columns, rows.num_rows, is_update=is_update))
 
 
@@ -211,7 +213,7 @@ def _bodies(schema: SortedSchema, columns: Mapping[str, Any], rows: int, *, is_u
     contents: list[Any] = []
     for number, column in enumerate(schema.values):
         letter, values = slot_letter(column.type.name), columns[column.name]
-        width = 4 if letter == LENGTH else _WORD_BYTES
+        width = _LENGTH_BYTES if letter == LENGTH else _WORD_BYTES
         if values is None:
             slots.append(numpy.zeros((rows, width), numpy.uint8))
             continue
@@ -227,6 +229,18 @@ def _bodies(schema: SortedSchema, columns: Mapping[str, Any], rows: int, *, is_u
     bitmaps = [numpy.packbits(bits, axis=1, bitorder="little") for bits in (presence, validity)]
     heads = _binary(numpy.concatenate([kind, *bitmaps, *slots], axis=1))
     return compute.binary_join_element_wise(heads, *contents, b"") if contents else heads
+
+
+def _size(schema: SortedSchema, columns: Mapping[str, Any], keys: Any) -> int:
+    """Return the bytes of keys and bodies."""
+    row = 1 + 2 * -(-len(schema.values) // 8)
+    size: int = compute.sum(compute.binary_length(keys)).as_py()
+    for column in schema.values:
+        is_text = slot_letter(column.type.name) == LENGTH
+        row += _LENGTH_BYTES if is_text else _WORD_BYTES
+        if is_text and columns[column.name] is not None:
+            size += compute.sum(compute.binary_length(columns[column.name])).as_py() or 0
+    return size + row * len(keys)
 
 
 def _content(values: Any) -> memoryview:

@@ -67,6 +67,15 @@ async def test_a_stream_that_is_refused_writes_nothing(
     assert await look_up(web, row("a", 1), row("b", 1)) == [None, None]
 
 
+async def test_a_dictionary_of_one_long_text_does_not_become_many_bytes(web: Web) -> None:
+    await create(web)
+    notes = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 2000, pyarrow.int16()), ["x" * 20_000])
+    status, answer = await send(web, {"shop": ["a"] * 2000, "id": list(range(2000)), "note": notes})
+    assert (status, answer["error"]["code"]) == (413, "ROWS_TOO_LARGE")
+    assert "become more than" in answer["error"]["message"]
+    assert await look_up(web, row("a", 1)) == [None]
+
+
 async def test_a_schema_that_is_changed_meanwhile_is_told(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     await create(web)
     encode = encode_sorted_arrow

@@ -92,6 +92,18 @@ async def test_a_store_is_no_larger_than_a_flush_has_memory_for(serve: Serve) ->
     assert max(store.memory_bytes for store in tablet.stores) < 3 << 19
 
 
+async def test_a_small_body_does_not_become_many_bytes(web: Web) -> None:
+    """A row takes 8 KiB where its table has 1 000 columns."""
+    wide = [{"name": "id", "type": "int64", "sort_order": "ascending"}]
+    wide += [{"name": f"n{number}", "type": "int64"} for number in range(1000)]
+    assert (await web.ask("POST", "/v1/tables", {"path": "//shop/stock", "schema": wide}))[0] == 201
+    sent = {"rows": [{"id": number} for number in range(50_000)]}
+    status, code, message = await web.refusal("POST", f"{PATH}/rows", sent)
+    assert (status, code) == (413, "ROWS_TOO_LARGE")
+    assert f"more than {rows.ROWS_BYTES_MAX} bytes" in message
+    assert tablet_of(web).memory_bytes == 0
+
+
 async def test_a_table_has_a_limit_of_tablets(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(making, "SORTED_TABLETS_MAX", 2)
     body: dict[str, Any] = {"path": "//shop/stock", "schema": SCHEMA, "pivot_keys": [[], ["b"], ["c"]]}
@@ -158,6 +170,7 @@ async def test_many_keys_leave_the_loop_its_turns(web: Web) -> None:
     assert turns.longest_s < LONGEST_TURN_S
 
 
+@pytest.mark.alone
 async def test_many_rows_leave_the_loop_its_turns_and_appear_together(web: Web) -> None:
     """They are encoded beside the loop and applied in slices of it, of which lookups see all or none."""
     await create(web, pivot_keys=[[], ["b"], ["c"]])

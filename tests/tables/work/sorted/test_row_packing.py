@@ -3,7 +3,9 @@
 import io
 import json
 import random
+from contextlib import nullcontext
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 import pyarrow
@@ -11,6 +13,7 @@ import pyarrow.ipc
 import pytest
 
 from pqbroker.tables.refusals import TableError
+from pqbroker.tables.sorted import rows as rows_module
 from pqbroker.tables.sorted.packed_rows import RowForm
 from pqbroker.tables.sorted.rows import ROWS_MAX, encode_rows
 from pqbroker.tables.sorted.schema import SortedSchema, read_sorted_schema
@@ -60,7 +63,9 @@ def arrow_column(kind: str, values: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(examples(120, least=30)))
-def test_rows_are_packed_as_those_in_json(seed: int) -> None:
+def test_rows_are_packed_as_those_in_json_and_refused_above_the_same_size(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dice = random.Random(seed)
     kinds = [kind for kind in VALUES if kind != "any"]
     key_count = dice.randrange(1, 4)
@@ -82,6 +87,13 @@ def test_rows_are_packed_as_those_in_json(seed: int) -> None:
     )
     found = pack_stream(schema, stream(batch), is_update=is_update)
     assert as_pairs(found) == [(*row,) for row in encode_rows(schema, known, "rows", is_update=is_update)]
+    for excess in (0, 1):
+        monkeypatch.setattr(rows_module, "ROWS_BYTES_MAX", sum(map(len, chain(*as_pairs(found)))) - excess)
+        with pytest.raises(TableError, match="become more than") if excess else nullcontext():
+            encode_rows(schema, known, "rows", is_update=is_update)
+        with pytest.raises(TableError, match="become more than") if excess else nullcontext():
+            pack_stream(schema, stream(batch), is_update=is_update)
+    monkeypatch.undo()
     payload = found.payload()
     lengths = memoryview(payload[: 8 * len(known)]).cast("I")
     assert payload[8 * len(known) :] == b"".join(found.keys.to_pylist()) + b"".join(found.bodies.to_pylist())
