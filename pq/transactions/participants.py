@@ -1,0 +1,89 @@
+"""What takes part in a commit over several tablets: a partition of a topic, or a sorted tablet.
+
+    part:   entered --its turn--> holding --commands, durable--> visible              (beside the decision)
+                                          --commands, durable--> prepared             (elsewhere)
+            entered, holding --leave--> gone
+    rows:   prepared --finish(timestamp)--> visible
+                     --finish(None)-------> gone
+
+A part that holds keeps other writes out: of the whole partition, or of the whole tablet. Prepared rows keep out writes
+of the partition, or of their keys. They outlive the tablet's instance and the process.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from pqbroker.pq.transactions.stored_forms import Decision, ParticipantId, PreparedHead, TransactionId
+from pqbroker.storage.kv.commands import Command
+from pqbroker.storage.kv.tablet import KeyValueTablet
+from pqbroker.storage.outcome import Outcome
+
+Turn = Callable[[BaseException | None], None]
+"""Called once: None, the part holds now; or the reason why it never will (CommitRefused, ShardLost, KafkaError,
+TableError)."""
+
+
+class Participant(Protocol):
+    """One partition or sorted tablet as transactions see it, in the instance that runs now."""
+
+    @property
+    def participant_id(self) -> ParticipantId: ...
+    @property
+    def name(self) -> str:
+        """Return what texts for people call it."""
+    @property
+    def kv(self) -> KeyValueTablet:
+        """Return the keys of the instance that runs."""
+    @property
+    def is_known(self) -> bool:
+        """Return True if `prepared` and `decisions` are all that is stored: its cell is open, and it was read."""
+    @property
+    def prepared(self) -> Mapping[TransactionId, PreparedHead]:
+        """Return what is prepared and durable."""
+    @property
+    def decisions(self) -> Mapping[TransactionId, Decision]:
+        """Return the durable decisions of which it is the home."""
+
+    def finish(self, transaction: TransactionId, timestamp: int | None) -> Outcome[None]:
+        """Write prepared rows at the commit's timestamp, or drop them where it is None; done when they are visible, or
+        gone. Nothing prepared of the transaction: done at once. CommitRefused, ShardLost, KafkaError: they stay."""
+
+    def decision_command(self, decision: Decision) -> Command:
+        """Return what stores a decision in this tablet, in place of an earlier one of the transaction."""
+
+    def take_decision(self, decision: Decision) -> None:
+        """A decision is durable in this tablet."""
+
+    def drop_decisions(self, transactions: Sequence[TransactionId]) -> Outcome[None]:
+        """Remove decisions that nobody asks for any more. CommitRefused, ShardLost."""
+
+
+class CommitPart(Protocol):
+    """The rows of one participant in one commit."""
+
+    @property
+    def participant(self) -> Participant: ...
+    @property
+    def row_count(self) -> int: ...
+
+    def enter(self, turn: Turn) -> None:
+        """Take a place in the queue of the participant's writes. Parts of a commit enter in one turn of the loop."""
+
+    def refusal(self) -> BaseException | None:
+        """Return why the rows cannot be written, asked while the part holds; None: they can."""
+
+    async def encode(self, timestamp: int | None) -> None:
+        """Make ready what `commands` returns, in a thread where it is much."""
+
+    def commands(self, timestamp: int | None) -> Sequence[Command]:
+        """Return what writes the rows at the commit's timestamp; None: what prepares them, as `prepares` says."""
+
+    def prepares(self, head: PreparedHead) -> None:
+        """Say before `enter` that the rows are to be prepared, since the decision is made elsewhere."""
+
+    def told(self, error: BaseException | None) -> Outcome[None]:
+        """The request with the commands has ended; done when the rows are visible, or prepared. The part holds no
+        more, but for what is prepared."""
+
+    def leave(self) -> None:
+        """Give the place up: before the commands were sent. Called twice it does nothing."""
