@@ -1,1 +1,1 @@
-"""Transactions over tablets of any kind: their stored forms, the states of a commit, and what takes part in one."""
+"""Transactions over tablets of any kind: their stored forms, the states of a commit, its participants."""

@@ -1,4 +1,4 @@
-"""What takes part in a commit over several tablets: a partition of a topic, or a sorted tablet.
+"""Participants of a commit over several tablets: partitions of topics, and sorted tablets.
 
     part:   entered --its turn--> holding --commands, durable--> visible              (beside the decision)
                                           --commands, durable--> prepared             (elsewhere)
@@ -13,12 +13,12 @@ of the partition, or of their keys. They outlive the tablet's instance and the p
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from pqbroker.pq.transactions.stored_forms import Decision, ParticipantId, PreparedHead, TransactionId
+from pqbroker.pq.transactions.stored_forms import CommitDecision, ParticipantId, PreparedHead, TransactionId
 from pqbroker.storage.kv.commands import Command
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.outcome import Outcome
 
-Turn = Callable[[BaseException | None], None]
+OnTurn = Callable[[BaseException | None], None]
 """Called once: None, the part holds now; or the reason why it never will (CommitRefused, ShardLost, KafkaError,
 TableError)."""
 
@@ -28,6 +28,7 @@ class Participant(Protocol):
 
     @property
     def participant_id(self) -> ParticipantId: ...
+
     @property
     def name(self) -> str:
         """Return what texts for people call it."""
@@ -41,17 +42,17 @@ class Participant(Protocol):
     def prepared(self) -> Mapping[TransactionId, PreparedHead]:
         """Return what is prepared and durable."""
     @property
-    def decisions(self) -> Mapping[TransactionId, Decision]:
+    def decisions(self) -> Mapping[TransactionId, CommitDecision]:
         """Return the durable decisions of which it is the home."""
 
     def finish(self, transaction: TransactionId, timestamp: int | None) -> Outcome[None]:
         """Write prepared rows at the commit's timestamp, or drop them where it is None; done when they are visible, or
         gone. Nothing prepared of the transaction: done at once. CommitRefused, ShardLost, KafkaError: they stay."""
 
-    def decision_command(self, decision: Decision) -> Command:
+    def decision_command(self, decision: CommitDecision) -> Command:
         """Return what stores a decision in this tablet, in place of an earlier one of the transaction."""
 
-    def take_decision(self, decision: Decision) -> None:
+    def take_decision(self, decision: CommitDecision) -> None:
         """A decision is durable in this tablet."""
 
     def drop_decisions(self, transactions: Sequence[TransactionId]) -> Outcome[None]:
@@ -66,7 +67,7 @@ class CommitPart(Protocol):
     @property
     def row_count(self) -> int: ...
 
-    def enter(self, turn: Turn) -> None:
+    def enter(self, turn: OnTurn) -> None:
         """Take a place in the queue of the participant's writes. Parts of a commit enter in one turn of the loop."""
 
     def refusal(self) -> BaseException | None:

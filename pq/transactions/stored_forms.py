@@ -51,7 +51,7 @@ class ParticipantId(NamedTuple):
 
 
 class PreparedHead(NamedTuple):
-    """What is known of prepared rows without looking at them."""
+    """Facts of prepared rows that are known without looking at the rows."""
 
     transaction: TransactionId
     home: ParticipantId
@@ -86,7 +86,7 @@ class PreparedRows(NamedTuple):
         return cls(head, value[_PREPARED.size :])
 
 
-class Decision(NamedTuple):
+class CommitDecision(NamedTuple):
     """A transaction that is committed; while it has participants, some may not have written their rows yet."""
 
     transaction: TransactionId
@@ -97,7 +97,7 @@ class Decision(NamedTuple):
     participants: Sequence[ParticipantId]
 
     @property
-    def finished(self) -> "Decision":
+    def finished(self) -> "CommitDecision":
         """Return what stays of it for a client that sends the commit again."""
         return self._replace(participants=())
 
@@ -111,7 +111,7 @@ class Decision(NamedTuple):
         return b"".join(parts + [_PARTICIPANT.pack(*each) for each in self.participants])
 
     @classmethod
-    def decode(cls, value: bytes) -> "Decision":
+    def decode(cls, value: bytes) -> "CommitDecision":
         """ValueError for what is no decision."""
         if len(value) < _DECISION.size:
             raise ValueError(f"{len(value)} bytes are less than a decision")
