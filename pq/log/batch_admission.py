@@ -56,6 +56,21 @@ def admit(partition: Partition, cycle: Cycle, batch: memoryview, header: BatchHe
     return Written(base_offset, append_time, cycle.start_offset)
 
 
+def take_decided(partition: Partition, cycle: Cycle, batch: memoryview, header: BatchHeader) -> Written:
+    """Append a batch of a transaction that is committed, whatever would refuse another batch now: it was checked
+    before it was prepared."""
+    max_timestamp, append_time = header.max_timestamp, NO_TIMESTAMP
+    if partition.settings.topic.message_timestamp_type == "LogAppendTime":
+        max_timestamp = append_time = cycle.now_ms
+        records.stamp_log_append_time(batch, append_time)
+    base_offset = cycle.end_offset
+    records.stamp(batch, base_offset, partition.generation)
+    run = partition.head.run
+    run.append(batch, base_offset, max_timestamp, run.end == cycle.mark)
+    cycle.end_offset = base_offset + header.last_offset_delta + 1
+    return Written(base_offset, append_time, cycle.start_offset)
+
+
 def why_closed(partition: Partition) -> KafkaError | None:
     """Return the error that would refuse any batch now: not mounted, PARTITION_INACTIVE, PARTITION_IS_FULL."""
     try:

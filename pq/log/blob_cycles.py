@@ -1,15 +1,18 @@
 """Write cycles that make blobs: of batches behind the head (semantics A.5), of the whole head as a body."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from pqbroker.pq.log import producers
-from pqbroker.pq.log.batch_admission import admit
+from pqbroker.pq.log.batch_admission import admit, take_decided
 from pqbroker.pq.log.keys import meta_key, producer_key, producer_keys
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.row_facts import Weighed, row_weights
 from pqbroker.pq.log.start_state import Meta
-from pqbroker.pq.log.write_cycle import Cycle, PlannedBatch
+from pqbroker.pq.log.write_cycle import Cycle, PlannedBatch, Written
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.records import BatchHeader
+
+_Admit = Callable[[Partition, Cycle, memoryview, BatchHeader], Written]
 
 
 def plan_batches(
@@ -45,6 +48,17 @@ def plan_batch_at(
     return cycle
 
 
+def plan_decided(
+    partition: Partition, batches: Sequence[PlannedBatch], now_ms: int, weights: Sequence[Weighed]
+) -> Cycle:
+    """Plan the storing of batches of a transaction that is committed: nothing refuses them."""
+    assert not partition.is_writing
+    cycle = partition.no_change(now_ms)
+    _fill(partition, cycle, batches, weights, take_decided)
+    cycle.outcomes = []
+    return cycle
+
+
 def plan_close(partition: Partition, now_ms: int) -> Cycle:
     """Plan to make the whole head one body blob; what is not in memory goes by reference."""
     assert not partition.is_writing
@@ -56,14 +70,20 @@ def plan_close(partition: Partition, now_ms: int) -> Cycle:
     return cycle
 
 
-def _fill(partition: Partition, cycle: Cycle, batches: Iterable[PlannedBatch], weights: Sequence[Weighed]) -> None:
+def _fill(
+    partition: Partition,
+    cycle: Cycle,
+    batches: Iterable[PlannedBatch],
+    weights: Sequence[Weighed],
+    admit_one: _Admit = admit,
+) -> None:
     """Put the batches that can be stored into the cycle, and what has to be stored with them."""
     run = partition.head.run
     ends: list[tuple[int, int]] = []
     rows = cycle.rows = partition.facts.begin(partition.size_bytes) if partition.settings.keeps_facts else None
     for batch, header in batches:
         try:
-            cycle.outcomes.append(admit(partition, cycle, batch, header))
+            cycle.outcomes.append(admit_one(partition, cycle, batch, header))
         except KafkaError as refusal:
             cycle.outcomes.append(refusal)
             continue

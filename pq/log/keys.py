@@ -11,12 +11,16 @@ m<partition:10>s<session>                                              the last 
 f<partition:10>_<offset:20>_<weight before:20>_<weight after:20>       the facts of the rows of a blob
 s<partition:10>_<session:32>_<sequence:20>_<rows:10>_<digest:32>_<piece:16>   rows staged for a batch of a session
 t<partition:10>_<session:32>_<sequence:20>                             a batch whose staged rows are being written
+p<partition:10>_<transaction:32>                                       rows that wait for their transaction's decision
+q<partition:10>_<transaction:32>                                       the decision of a transaction whose home this is
 u…                                                                     what users of a test broker put there
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
+
+from pqbroker.pq.transactions.stored_forms import TransactionId
 
 OFFSET_MAX = (1 << 63) - 1
 """The largest end offset; Kafka's offsets are signed."""
@@ -25,6 +29,9 @@ COUNT_MAX = 10**10 - 1
 _DATA_KEY = re.compile(rb"d([0-9]{10})_([0-9]{20})_00000_([0-9]{10})_00000(\|?)").fullmatch
 _FACTS_KEY = re.compile(rb"f[0-9]{10}_([0-9]{20})_([0-9]{20})_([0-9]{20})").fullmatch
 _PRODUCER_KEY = re.compile(rb"m[0-9]{10}p([0-9]{20})").fullmatch
+_TRANSACTION_KEY = re.compile(rb"[pq][0-9]{10}_([0-9a-f]{32})").fullmatch
+TRANSACTIONS, TRANSACTIONS_END = b"p", b"r"
+"""Bounds lo <= key < hi of what transactions have in all partitions of a tablet."""
 USERS = b"u"
 """First byte of keys that are not the tablet's own."""
 
@@ -166,9 +173,37 @@ def parse_facts_key(key: bytes) -> tuple[int, int, int]:
     return offset, before, after
 
 
+def prepared_key(partition: int, transaction: TransactionId) -> bytes:
+    """Return the key of the rows that a transaction has prepared."""
+    return b"p%010d_%s" % (partition, transaction.hex().encode())
+
+
+def prepared_range(partition: int) -> tuple[bytes, bytes]:
+    """Bounds lo <= key < hi of a partition's prepared rows."""
+    return b"p%010d_" % partition, b"p%010d`" % partition
+
+
+def outcome_key(partition: int, transaction: TransactionId) -> bytes:
+    """Return the key of a transaction's decision in its home."""
+    return b"q%010d_%s" % (partition, transaction.hex().encode())
+
+
+def outcome_range(partition: int) -> tuple[bytes, bytes]:
+    """Bounds lo <= key < hi of the decisions whose home a partition is."""
+    return b"q%010d_" % partition, b"q%010d`" % partition
+
+
+def parse_transaction_key(key: bytes) -> TransactionId:
+    """The transaction of a key of prepared rows, or of a decision; ValueError."""
+    found = _TRANSACTION_KEY(key)
+    if found is None:
+        raise ValueError(f"{_text(key)} is no key of a transaction")
+    return TransactionId(bytes.fromhex(found[1].decode()))
+
+
 def foreign_ranges(partition: int) -> Iterator[tuple[bytes, bytes]]:
     """Bounds lo <= key < hi of the keys of all partitions but this one."""
-    for letter in b"dfimstx":
+    for letter in b"dfimpqstx":
         yield b"%c" % letter, b"%c%010d" % (letter, partition)
         yield b"%c%010d" % (letter, partition + 1), b"%c" % (letter + 1)
 

@@ -5,8 +5,8 @@
     writing   apply (durable)       idle      EndOffset or StartOffset moves, blobs and producers change
     writing   rollback (refused)    idle      everything is as before the plan
 
-Cycles are planned in blob_cycles.py, trim_cycles.py, staged_cycles.py. Between plan and its end nothing else may change
-the partition: the flag `is_writing` is the lock.
+Cycles are planned in blob_cycles.py, trim_cycles.py, staged_cycles.py, transacted_cycles.py. Between plan and its end
+nothing else may change the partition: the flag `is_writing` is the lock.
 """
 
 from itertools import pairwise

@@ -13,6 +13,7 @@ from pqbroker.pq.log.levels import HEAD_BLOB_BYTES_MAX
 from pqbroker.pq.log.producers import Producer
 from pqbroker.pq.log.row_facts import BlobFacts, RowFacts
 from pqbroker.pq.log.sessions import SessionBatch
+from pqbroker.pq.transactions.stored_forms import CommitDecision, PreparedHead
 from pqbroker.storage.unreadable import check_version
 
 _META = Struct(">Bqqi")
@@ -64,6 +65,13 @@ class StartState(NamedTuple):
     orphans: list[bytes]
 
 
+class StoredTransactions(NamedTuple):
+    """The state of transactions in a partition: whose rows wait for a decision, and the decisions made here."""
+
+    prepared: PreparedHead | None
+    decisions: Sequence[CommitDecision]
+
+
 class StoredPartition(NamedTuple):
     """All that is stored of a partition."""
 
@@ -74,6 +82,8 @@ class StoredPartition(NamedTuple):
     sessions: Sequence[tuple[str, SessionBatch]] = ()
     facts: Sequence[tuple[BlobFacts, RowFacts | None]] = ()
     """Facts of blobs, as `PartitionFacts` takes them."""
+    transactions: StoredTransactions | None = None
+    """None: no transaction has left anything, the usual case."""
 
 
 NO_META = Meta(0, 0, [])

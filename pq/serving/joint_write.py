@@ -14,14 +14,14 @@ from functools import partial
 from typing import NamedTuple
 
 from pqbroker.pq.log.blob_cycles import plan_batches
-from pqbroker.pq.log.keys import session_key, session_keys
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.row_facts import Weighed
 from pqbroker.pq.log.sessions import Fence, SessionBatch
+from pqbroker.pq.log.transacted_cycles import remember
 from pqbroker.pq.log.write_cycle import Cycle, Written
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.store_refusals import not_leader
-from pqbroker.protocol.errors import KafkaError
+from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.kv.commands import Command
@@ -58,23 +58,23 @@ async def write_together(
     return await _JointWrite(shares, fence, clock).write()
 
 
+def is_of_one_cell(partitions: Sequence[PartitionServer]) -> bool:
+    """Return True if one request can write to all of the partitions."""
+    first, *others = [partition.storage for partition in partitions]
+    return all(storage.shares_cell(first) for storage in others)
+
+
 def batches_taken(partitions: Sequence[PartitionServer], session: str) -> dict[int, SessionBatch]:
     """Return the last batch of a session in each partition, by partition. NOT_LEADER_OR_FOLLOWER where some partition
     may know more."""
-    if not all(partition.is_loaded for partition in partitions):
-        raise not_leader()
+    for partition in partitions:
+        if not partition.is_loaded:
+            raise not_leader()
+        if partition.known_transactions is not None and partition.known_transactions.prepared:
+            text = f"{partition.known_transactions.why_held}: retry"  # it may be this session's batch
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
     found = ((partition.index, partition.state.sessions.get(session)) for partition in partitions)
     return {index: batch for index, batch in found if batch is not None}
-
-
-def _remember(partition: Partition, cycle: Cycle, fence: Fence) -> None:
-    """Have the cycle's rows known by their session's name and sequence, in the same request."""
-    count = cycle.end_offset - cycle.first_offset
-    batch = SessionBatch(fence.sequence, cycle.now_ms, cycle.first_offset, count)
-    cycle.sessions[fence.session] = batch
-    cycle.store(session_key(partition.index, fence.session), batch.encode())
-    cycle.forgotten_sessions = partition.sessions.displaced(fence.session, partition.settings.topic.pq_sessions_max)
-    cycle.gone += session_keys(partition.index, cycle.forgotten_sessions)
 
 
 class _Ready(NamedTuple):
@@ -156,7 +156,7 @@ class _JointWrite:
             self.give_up(refusals[0])
             return partition.state.no_change(self._clock())
         if self._fence is not None:
-            _remember(partition.state, cycle, self._fence)
+            remember(partition.state, cycle, self._fence)
         self._written[number] = written
         self._planned.append((partition.state, cycle))
         cycle.joint = self

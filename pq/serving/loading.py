@@ -13,27 +13,42 @@ from typing import TypeVar
 from pqbroker.pq.log import consumers, producers
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.log.keys import (
+    TRANSACTIONS,
+    TRANSACTIONS_END,
     consumer_range,
     data_range,
     facts_range,
     foreign_ranges,
     is_producer_key,
     meta_key,
+    outcome_range,
     parse_consumer_key,
     parse_facts_key,
     parse_producer_key,
     parse_session_key,
+    parse_transaction_key,
     part_range,
+    prepared_range,
     producer_range,
     renumbered,
     session_range,
 )
 from pqbroker.pq.log.leader_epochs import check_epochs
+from pqbroker.pq.log.prepared_batches import PreparedBatches
 from pqbroker.pq.log.producers import Producer
 from pqbroker.pq.log.row_facts import BlobFacts, RowFacts
 from pqbroker.pq.log.sessions import SessionBatch
-from pqbroker.pq.log.start_state import NO_META, Meta, StartState, StoredBlob, StoredPartition, build_start_state
-from pqbroker.storage.engine import Buffer
+from pqbroker.pq.log.start_state import (
+    NO_META,
+    Meta,
+    StartState,
+    StoredBlob,
+    StoredPartition,
+    StoredTransactions,
+    build_start_state,
+)
+from pqbroker.pq.transactions.stored_forms import CommitDecision, PreparedHead, PreparedRows, TransactionId
+from pqbroker.storage.engine import BlobCorrupt, BlobMissing, Buffer
 from pqbroker.storage.kv.commands import Command, DeleteRange, KeyRange, Rename
 from pqbroker.storage.kv.reads import read_pairs
 from pqbroker.storage.kv.rows import Entry
@@ -44,6 +59,7 @@ _RENAMES_AT_ONCE = 500
 T = TypeVar("T")
 K = TypeVar("K")
 S = TypeVar("S")
+P = TypeVar("P", PreparedHead, CommitDecision)
 
 
 async def load(kv: KeyValueTablet, index: int, generation: int, first_offset: int = 0) -> StoredPartition:
@@ -59,10 +75,11 @@ async def load(kv: KeyValueTablet, index: int, generation: int, first_offset: in
     lo, hi = session_range(index)
     sessions = [_pair(key, parse_session_key, _decode_session, entry) for key, entry in kv.keys(lo, hi)]
     facts = await _load_facts(kv, index, start_state)
+    transactions = await _load_transactions(kv, index)
     leftovers = [*start_state.orphans, *(key for key, _ in kv.keys(*part_range(index)))]
     if leftovers:
         await kv.execute([DeleteRange(key, True, key, True) for key in leftovers])
-    return StoredPartition(start_state, meta, producers, offsets, sessions, facts)
+    return StoredPartition(start_state, meta, producers, offsets, sessions, facts, transactions)
 
 
 async def renumber(kv: KeyValueTablet, index: int) -> None:
@@ -125,6 +142,47 @@ async def _load_facts(
         decode = partial(RowFacts.decode, blobs[number].weight_before)
         found[number] = _read(_place(keys[number]), decode, _joined(buffers))
     return [(blob, found.get(number)) for number, blob in enumerate(blobs)]
+
+
+async def _load_transactions(kv: KeyValueTablet, index: int) -> StoredTransactions | None:
+    """Return what transactions have left in a partition; None: nothing, the usual case."""
+    if next(kv.keys(TRANSACTIONS, TRANSACTIONS_END), None) is None:
+        return None
+    lo, hi = outcome_range(index)
+    stored = [_pair(key, parse_transaction_key, _decode_decision, entry) for key, entry in kv.keys(lo, hi)]
+    decisions = [_read(f"decision {each.hex()}", partial(_check_key, each), decided) for each, decided in stored]
+    keys = [key for key, _ in kv.keys(*prepared_range(index))]
+    if len(keys) > 1:
+        raise StoredUnreadable(_place(keys[1]), f"{len(keys)} transactions have prepared rows, and one at most may")
+    prepared: PreparedHead | None = None
+    for key in keys:
+        try:
+            (buffers,) = await kv.read([(key, 0, 0)])
+        except (BlobCorrupt, BlobMissing) as damage:
+            raise StoredUnreadable(_place(key), str(damage)) from damage
+        transaction, head = _pair(key, parse_transaction_key, _decode_prepared, _joined(buffers))
+        prepared = _read(_place(key), partial(_check_key, transaction), head)
+    return StoredTransactions(prepared, decisions) if keys or decisions else None
+
+
+def _decode_prepared(stored: bytes) -> PreparedHead:
+    """ValueError for rows that could not be written."""
+    rows = PreparedRows.decode(stored)
+    PreparedBatches.decode(rows.rows)
+    return rows.head
+
+
+def _decode_decision(entry: Entry) -> CommitDecision:
+    if not entry.is_inline:
+        raise ValueError("its value is a blob")
+    return CommitDecision.decode(bytes(entry.value))
+
+
+def _check_key(transaction: TransactionId, stored: P) -> P:
+    """Return a value that is of the transaction in its key. ValueError."""
+    if stored.transaction != transaction:
+        raise ValueError(f"it is of transaction {stored.transaction.hex()}")
+    return stored
 
 
 def _decode_consumer(entry: Entry) -> ConsumerOffset:

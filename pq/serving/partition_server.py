@@ -23,6 +23,7 @@ from pqbroker.pq.serving.facts_reading import FactsReader
 from pqbroker.pq.serving.partition_consumers import PartitionConsumers
 from pqbroker.pq.serving.partition_retention import PartitionRetention
 from pqbroker.pq.serving.partition_times import PartitionTimes
+from pqbroker.pq.serving.partition_transactions import PartitionTransactions
 from pqbroker.pq.serving.staged_pieces import StagedPieces
 from pqbroker.pq.serving.store_refusals import not_leader, unreadable
 from pqbroker.pq.serving.stretches import StretchReader
@@ -34,7 +35,7 @@ from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.outcome import Outcome
-from pqbroker.storage.tablets.tablet import USER_CHANNEL
+from pqbroker.storage.tablets.tablet import USER_CHANNEL, TabletStorage
 from pqbroker.storage.unreadable import StoredUnreadable
 
 
@@ -42,8 +43,8 @@ class PartitionServer:
     """One partition as the broker sees it. Writes are taken in the order of the calls."""
 
     __slots__ = (
-        "_clock", "_kv", "_quota", "consumers", "facts", "index", "is_unmounted", "leader_epoch", "reader", "retention",
-        "staged", "state", "stretches", "times", "watchers", "writer",
+        "_clock", "_kv", "_quota", "consumers", "facts", "index", "is_unmounted", "known_transactions", "leader_epoch",
+        "reader", "retention", "staged", "state", "stretches", "times", "watchers", "writer",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +77,8 @@ class PartitionServer:
         self.times = PartitionTimes(partition, self.reader, check_served)
         self.stretches = StretchReader(partition, kv, self.reader, check_served)
         self.facts = FactsReader(partition, kv, self.reader, check_served)
+        self.known_transactions: PartitionTransactions | None = None
+        """None: no transaction over several tablets has come here since the start, nor left anything before."""
 
     @property
     def start_offset(self) -> int:
@@ -89,6 +92,11 @@ class PartitionServer:
     @property
     def size_bytes(self) -> int:
         return self.state.size_bytes
+
+    @property
+    def storage(self) -> TabletStorage:
+        """Return the storage of the tablet's instance."""
+        return self._kv.storage
 
     @property
     def pool(self) -> str:
@@ -110,6 +118,13 @@ class PartitionServer:
     def is_loaded(self) -> bool:
         """Return True if what is known here of the partition is all that is stored of it."""
         return self.writer.state < LOSING
+
+    @property
+    def transactions(self) -> PartitionTransactions:
+        """Return the partition as a participant of transactions over several tablets."""
+        if self.known_transactions is None:
+            self.known_transactions = PartitionTransactions(self.state, self._kv, self.writer, self._clock)
+        return self.known_transactions
 
     def write(self, batch: memoryview, header: BatchHeader, weights: Weighed = None) -> Outcome[Written]:
         """Store a batch as `Writer.append` does, for a caller that waits."""
@@ -157,6 +172,8 @@ class PartitionServer:
             return closed.value, TabletClosed(ErrorCode.NONE, self.index, closed).message
         if self.is_lost:
             return "lost", not_leader().message
+        if self.known_transactions is not None and self.known_transactions.is_in_doubt:
+            return "transaction", self.known_transactions.why_held
         if self.writer.is_disk_full:
             return "disk", self.writer.disk_full
         refusal = why_closed(self.state)
@@ -188,6 +205,8 @@ class PartitionServer:
     async def hold(self) -> None:
         """Write nothing more: what comes waits for `hand_over`. Returns when no write is in work."""
         await self.writer.hold()
+        if self.known_transactions is not None:
+            self.known_transactions.stop()
 
     def hand_over(self, later: "PartitionServer") -> None:
         """Let the next instance of the partition write what waits here."""

@@ -12,8 +12,10 @@ from pqbroker.pq.log.start_state import StoredPartition
 from pqbroker.pq.reading.cache import NodeMemory
 from pqbroker.pq.serving.loading import load, nothing_stored, renumber
 from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.pq.serving.partition_transactions import PartitionTransactions
 from pqbroker.pq.serving.timestamps import NodeTime, NodeTimestamps, without_scheme
 from pqbroker.pq.serving.watchers import Watchers
+from pqbroker.pq.transactions.unfinished import Unfinished
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.kv.tablet_copy import TabletCopy
 from pqbroker.storage.tablets.hosting import TabletPage, TabletSample
@@ -32,6 +34,8 @@ class NodeShare:
     timestamps: NodeTimestamps = field(default_factory=without_scheme)
     by_reference: bool = True
     """False: blobs are merged by copying only, the oracle of semantics A.6."""
+    unfinished: Unfinished = field(default_factory=Unfinished)
+    """Partitions with something of a transaction that is not finished."""
 
 
 class PqTablet:
@@ -101,6 +105,15 @@ class PqTablet:
         """Serve one partition more: what is stored of it, or an empty one; refused when it is unreadable."""
         self.partitions[index] = await self._load(index)
         self._indexes.append(index)
+
+    def participant(self, partition: int) -> PartitionTransactions | None:
+        """Return a partition as a participant of transactions; None: the tablet has no such partition."""
+        server = self.partitions.get(partition)
+        if server is None:
+            return None
+        found = server.transactions
+        found.name = f"{self._topic}-{partition}"
+        return found
 
     def configure(self, settings: PartitionSettings) -> list[Watchers]:
         """Return the watchers that have to be notified, as `PartitionServer.configure` does."""
@@ -190,4 +203,8 @@ class PqTablet:
         partition = Partition(index, self._epoch, settings, stored, of_node)
         node = settings.node
         consumers = Consumers(index, node.partition_consumers_max, node.offset_metadata_max_bytes, stored.consumers)
-        return PartitionServer(partition, consumers, self.kv, share.memory, NodeTime(share.clock, timestamps))
+        server = PartitionServer(partition, consumers, self.kv, share.memory, NodeTime(share.clock, timestamps))
+        if stored.transactions is not None:
+            server.transactions.take_stored(stored.transactions)
+            share.unfinished.add(server.transactions.participant_id)
+        return server

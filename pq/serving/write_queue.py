@@ -27,9 +27,14 @@ class Job(NamedTuple):
     """A cycle to plan. `size`: bytes of batches that it puts behind the head, for which the head may have to be in
     memory."""
 
-    plan: Callable[[], Cycle]
+    plan: Callable[[], Cycle] | None
+    """None: prepared rows wait for the decision of their transaction, and all behind them waits too."""
     size: int
     outcome: Outcome[None]
+    decided_bytes: int = 0
+    """Bytes as in `size`, of rows that are committed: neither limits nor a full disk refuse them."""
+    doubt: Callable[[], KafkaError] | None = None
+    """Gives the error that refuses all behind prepared rows whose decision may take long; None: it comes soon."""
 
 
 class WriteQueue:
@@ -84,10 +89,27 @@ class WriteQueue:
     def refuse_jobs(self, error: KafkaError, *, with_batches: bool = False) -> None:
         """All jobs, or those alone that write batches."""
         jobs = self.jobs
-        self.jobs = [job for job in jobs if with_batches and not job.size]
+        self.jobs = [job for job in jobs if with_batches and not (job.size or job.decided_bytes)]
         for job in jobs:
             if job not in self.jobs:
                 job.outcome.set_exception(error)
+
+    def keep_out(self, doubt: Callable[[], KafkaError] | None) -> None:
+        """Let nothing be begun any more before the decision about prepared rows."""
+        self.jobs.insert(0, Job(None, 0, Outcome(), 0, doubt))
+
+    def decide(self, job: Job) -> None:
+        """Put a job in the place of the prepared rows that are decided about."""
+        number = next(number for number, waiting in enumerate(self.jobs) if waiting.plan is None)
+        self.jobs[number] = job
+
+    def refuse_behind(self, refusal: KafkaError, now_s: float) -> None:
+        """Refuse all that waits behind the prepared rows."""
+        first, behind = self.jobs[0], self.jobs[1:]
+        self.jobs = [first]
+        for job in behind:
+            job.outcome.set_exception(refusal)
+        self.refuse_all(refusal.code, refusal.message, now_s)
 
     def take_all(self) -> list[Write]:
         taken = list(self.items)

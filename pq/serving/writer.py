@@ -23,7 +23,7 @@ from pqbroker.pq.serving import writer_states as states
 from pqbroker.pq.serving.store_refusals import DISK_FULL, RECORDS, not_leader, store_refusal, unreadable
 from pqbroker.pq.serving.timestamps import NodeTime
 from pqbroker.pq.serving.write_queue import Answered, Job, Write, WriteQueue
-from pqbroker.pq.serving.writer_states import AT_REST, IDLE, LOSING, WRITING
+from pqbroker.pq.serving.writer_states import AT_REST, IDLE, LOADING, LOSING, WRITING
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader
 from pqbroker.storage.engine import BlobCorrupt, CommitRefused, ShardLost
@@ -130,9 +130,23 @@ class Writer:
             return Outcome.failed(self._over())
         job = Job(plan, size, Outcome())
         self.queue.jobs.append(job)
-        if self.state == IDLE:
-            self.state = states.ON_WORK[self.state]
-            self._storage.plan_later(self._run)
+        self._wake()
+        return job.outcome
+
+    def keep_out(self, doubt: Callable[[], KafkaError] | None = None) -> None:
+        """Begin nothing any more before `decide`: prepared rows are durable. `doubt` as in `Job`; it refuses what waits
+        already, too."""
+        if self.state < LOSING:
+            self.queue.keep_out(doubt)
+
+    def decide(self, plan: Callable[[], Cycle], decided_bytes: int) -> Outcome[None]:
+        """Have prepared rows put into the log, or dropped, before all that waits behind them; `keep_out` came before.
+        Where it fails, `keep_out` has to follow in the call of the outcome's listener."""
+        if self.state not in (IDLE, WRITING, LOADING):
+            return Outcome.failed(self._over())
+        job = Job(plan, 0, Outcome(), decided_bytes)
+        self.queue.decide(job)
+        self._wake()
         return job.outcome
 
     async def load_head(self) -> None:
@@ -140,7 +154,12 @@ class Writer:
         try:
             await Uninterrupted(self._head.load(self._count_held))
         except BlobCorrupt as damage:
-            await self.perform(self._plan_close(damage))
+            if self.state >= LOSING:
+                raise self._over() from damage
+            job = Job(self._plan_close(damage), 0, Outcome())
+            self.queue.jobs.insert(0, job)  # reads do not wait for transactions
+            self._wake()
+            await job.outcome
 
     def drop_content(self) -> bool:
         """Forget the head's content, to be loaded when needed; not while a cycle works on it."""
@@ -172,6 +191,12 @@ class Writer:
         """Let the partition's next instance write what waits here, in its order."""
         for write in self.queue.take_all():
             later.append(*write)
+
+    def _wake(self) -> None:
+        """Begin a cycle at the end of the loop's turn, unless one is in work."""
+        if self.state == IDLE:
+            self.state = states.ON_WORK[self.state]
+            self._storage.plan_later(self._run)
 
     def _leave_joint(self, why: KafkaError) -> None:
         """A cycle that waits for those of other partitions waits no longer."""
@@ -212,16 +237,13 @@ class Writer:
             if size and self.is_disk_full:
                 queue.refuse_all(ErrorCode.KAFKA_STORAGE_ERROR, self.disk_full, self._loop.time())
             elif size and self._partition.needs_content(size):
-                self.state = states.ON_COLD_HEAD[self.state]
-                counters.waiting.start(self._loop.time())
-                self._head.load(self._count_held).add_done_callback(self._loaded)
-                return True
+                return self._await_content()
             elif size and self._partition.settings.keeps_facts and self._awaits_timestamps():
                 return True
             elif jobs:
-                plan, _, self._job = jobs.pop(0)
-                if self._perform(plan()):
-                    return True
+                begun = self._begin_job()
+                if begun is not None:
+                    return begun
             else:
                 self._writes = queue.take(settings.write_cycle_bytes_max)
                 if queue.items:
@@ -234,6 +256,28 @@ class Writer:
                 if self._perform(cycle):
                     return True
         return False
+
+    def _begin_job(self) -> bool | None:
+        """Begin the first job. Return what `_begin` returns then; None: what waits behind it may begin."""
+        queue = self.queue
+        plan, _, outcome, decided_bytes, doubt = queue.jobs[0]
+        if plan is None:
+            if doubt is None or not (queue.items or len(queue.jobs) > 1):
+                return False
+            queue.refuse_behind(doubt(), self._loop.time())
+            return None
+        if decided_bytes and self._partition.needs_content(decided_bytes):
+            return self._await_content()
+        del queue.jobs[0]
+        self._job = outcome
+        return True if self._perform(plan()) else None
+
+    def _await_content(self) -> bool:
+        """Have the next cycle wait until the head's content is in memory."""
+        self.state = states.ON_COLD_HEAD[self.state]
+        self.counters.waiting.start(self._loop.time())
+        self._head.load(self._count_held).add_done_callback(self._loaded)
+        return True
 
     def _perform(self, cycle: Cycle) -> bool:
         """Execute a plan; False when there was nothing to execute and all is answered."""

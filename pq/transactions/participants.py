@@ -11,7 +11,7 @@ of the partition, or of their keys. They outlive the tablet's instance and the p
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pqbroker.pq.transactions.stored_forms import CommitDecision, ParticipantId, PreparedHead, TransactionId
 from pqbroker.storage.kv.commands import Command
@@ -21,6 +21,10 @@ from pqbroker.storage.outcome import Outcome
 OnTurn = Callable[[BaseException | None], None]
 """Called once: None, the part holds now; or the reason why it never will (CommitRefused, ShardLost, KafkaError,
 TableError)."""
+
+
+class LookAgain(Exception):
+    """Something has changed that a part has not looked at: look ahead again with new parts, and try again."""
 
 
 class Participant(Protocol):
@@ -35,6 +39,9 @@ class Participant(Protocol):
     @property
     def kv(self) -> KeyValueTablet:
         """Return the keys of the instance that runs."""
+    waits_for: str
+    """The thing that prepared rows wait for, as texts for people name it; empty: nothing is known of it."""
+
     @property
     def is_known(self) -> bool:
         """Return True if `prepared` and `decisions` are all that is stored: its cell is open, and it was read."""
@@ -44,6 +51,10 @@ class Participant(Protocol):
     @property
     def decisions(self) -> Mapping[TransactionId, CommitDecision]:
         """Return the durable decisions of which it is the home."""
+
+    def deciding(self, transaction: TransactionId, timestamp: int) -> None:
+        """Note the timestamp of a commit that it takes part in, be it prepared or by a part that holds: called in the
+        turn in which the timestamp is given, before the decision's request leaves. Readers at or above it wait."""
 
     def finish(self, transaction: TransactionId, timestamp: int | None) -> Outcome[None]:
         """Write prepared rows at the commit's timestamp, or drop them where it is None; done when they are visible, or
@@ -59,6 +70,14 @@ class Participant(Protocol):
         """Remove decisions that nobody asks for any more. CommitRefused, ShardLost."""
 
 
+@runtime_checkable
+class TransactedTablet(Protocol):
+    """A tablet whose rows may be part of a transaction."""
+
+    def participant(self, partition: int) -> Participant | None:
+        """Return the participant of a partition, 0 in a sorted tablet; None: it has none of that number."""
+
+
 class CommitPart(Protocol):
     """The rows of one participant in one commit."""
 
@@ -67,17 +86,25 @@ class CommitPart(Protocol):
     @property
     def row_count(self) -> int: ...
 
+    async def look_ahead(self) -> None:
+        """Read what `refusal` needs to know, before `enter`."""
+
     def enter(self, turn: OnTurn) -> None:
         """Take a place in the queue of the participant's writes. Parts of a commit enter in one turn of the loop."""
+
+    async def examine(self) -> None:
+        """Look at many rows, some in each turn of the loop, once the part holds: `refusal` knows then."""
 
     def refusal(self) -> BaseException | None:
         """Return why the rows cannot be written, asked while the part holds; None: they can."""
 
     async def encode(self, timestamp: int | None) -> None:
-        """Make ready what `commands` returns, in a thread where it is much."""
+        """Make ready what `commands` returns, in a thread where it is much. Meanwhile the part may be lost or held, so
+        `refusal` has to be asked again in the turn of `commands`."""
 
     def commands(self, timestamp: int | None) -> Sequence[Command]:
-        """Return what writes the rows at the commit's timestamp; None: what prepares them, as `prepares` says."""
+        """Return what writes the rows at the commit's timestamp; None: what prepares them, as `prepares` says.
+        CommitRefused: the participant was lost since the part's turn."""
 
     def prepares(self, head: PreparedHead) -> None:
         """Say before `enter` that the rows are to be prepared, since the decision is made elsewhere."""
