@@ -101,7 +101,8 @@ class Background:
         self._wanted.set()
 
     async def flush(self, tablet: SortedTablet) -> None:
-        """Flush all rows of a tablet, of writes that wait too; no others come meanwhile. TableError FLUSH_FAILED."""
+        """Flush all rows of a tablet, of writes that wait too; no others come meanwhile. TableError FLUSH_FAILED,
+        TRANSACTION_UNDER_WAY."""
         while tablet.is_serving and tablet.has_unflushed:
             await tablet.resumed()
             if not tablet.takes_tasks:
@@ -113,7 +114,7 @@ class Background:
                     self._begin_flush(tablet, tablet.passive[0])
             task = self._flushing.get(tablet)
             if task is None:
-                await tablet.writes.drained()
+                await tablet.drained()
                 continue
             await asyncio.wait([task])
             if tablet in self.failures:
@@ -413,9 +414,9 @@ class Background:
 
     def _retained(self, tablet: SortedTablet) -> int:
         """Return the timestamp from which on readers find what they found before a clean-up of now; a read below it is
-        refused from now on. It is not above that of any query which is open."""
+        refused from now on. It is not above that of any query which is open, or of any commit that is under way."""
         oldest_ms = self._share.time.clock() - tablet.config.attributes.min_data_ttl
-        bound = self._share.reads.bound(timestamp_of(max(oldest_ms, 0)))
+        bound = min(self._share.reads.bound(timestamp_of(max(oldest_ms, 0))), tablet.unfinished_timestamp)
         tablet.cleaned_timestamp = max(bound, tablet.facts.retained_timestamp, tablet.cleaned_timestamp)
         return max(bound, tablet.facts.retained_timestamp)
 

@@ -1,31 +1,37 @@
 """Stored forms of a sorted tablet, read at its start: facts, partitions, records of chunks, and the log."""
 
 import asyncio
+from itertools import islice
 from typing import Final, NamedTuple
 
+from pqbroker.pq.transactions.stored_forms import CommitDecision, PreparedRows, TransactionId
 from pqbroker.storage.kv.commands import DeleteRange
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.tables.serving.chunk_records import ChunkRecord, decode_pivots
 from pqbroker.tables.serving.feed_progress import FeedProgress
 from pqbroker.tables.serving.open_chunk import OpenChunk
+from pqbroker.tables.serving.row_locks import LockedRows
 from pqbroker.tables.serving.store_log import StoreLog
 from pqbroker.tables.serving.stored_keys import (
     CHUNK_KEYS,
+    DECISION_KEYS,
     FACTS_KEY,
     FEED_KEYS,
     LETTERS_KEY,
     LOG_KEYS,
     PIECE_KEYS,
     PIVOTS_KEY,
+    PREPARED_KEYS,
     chunk_data_key,
     read_chunk_key,
     read_log_key,
     read_piece_key,
+    read_transaction_key,
 )
 from pqbroker.tables.serving.structure import Structure
 from pqbroker.tables.serving.tablet_facts import TabletFacts
-from pqbroker.tables.sorted.log_entries import decode_entries
-from pqbroker.tables.sorted.packed_rows import RowForm
+from pqbroker.tables.sorted.log_entries import NewRow, decode_entries
+from pqbroker.tables.sorted.packed_rows import KIND_AT, RowForm, timestamp_of
 from pqbroker.tables.sorted.store import RowStore
 
 REPLAYED_ROWS: Final = 2_000
@@ -70,6 +76,39 @@ async def load(kv: KeyValueTablet, name: str, pivot: bytes, end: bytes | None) -
     return LoadedTablet(facts, await _read_progress(kv), structure, max(numbers, default=0) + 1)
 
 
+async def load_transactions(kv: KeyValueTablet) -> tuple[list[LockedRows], list[CommitDecision]]:
+    """Return the rows that are prepared in a tablet, in doubt, and the decisions of which it is the home. EntryDamaged,
+    BlobCorrupt, BlobMissing, ValueError; ShardLost."""
+    prepared = [await _prepared(kv, key) for key in _keys(kv, PREPARED_KEYS)]
+    decisions = []
+    for key in _keys(kv, DECISION_KEYS):
+        decision = CommitDecision.decode(await read_value(kv, key) or b"")
+        _check_transaction(key, decision.transaction)
+        decisions.append(decision)
+    return prepared, decisions
+
+
+async def _prepared(kv: KeyValueTablet, key: bytes) -> LockedRows:
+    head, value = PreparedRows.decode(await read_value(kv, key) or b"")
+    _check_transaction(key, head.transaction)
+    rows: list[NewRow] = []
+    columns = 0
+    logged = decode_entries(value)
+    while some := list(islice(logged, REPLAYED_ROWS)):
+        columns = some[0].columns
+        rows += [NewRow(row.key, row.version[KIND_AT:]) for row in some]
+        await asyncio.sleep(0)
+    if not rows:
+        raise ValueError(f"transaction {head.transaction.hex()} has prepared no row")
+    return LockedRows(head, columns, rows, is_in_doubt=True)
+
+
+def _check_transaction(key: bytes, transaction: TransactionId) -> None:
+    """ValueError."""
+    if read_transaction_key(key) != transaction:
+        raise ValueError(f"the value of key {key.hex()} is of transaction {transaction.hex()}")
+
+
 async def remove_staged(kv: KeyValueTablet) -> None:
     """Remove pieces of tasks of earlier generations: none of those can name them. CommitRefused, ShardLost."""
     if _keys(kv, PIECE_KEYS):
@@ -107,14 +146,13 @@ async def _read_progress(kv: KeyValueTablet) -> FeedProgress:
 
 
 async def _apply_entries(store: RowStore, form: RowForm, value: bytes) -> None:
-    rows = []
-    for row in decode_entries(value):
-        rows.append((row.key, form.widened(row.version, row.columns)))
-        if len(rows) == REPLAYED_ROWS:
-            store.apply(rows)
-            rows = []
+    rows = decode_entries(value)
+    while some := list(islice(rows, REPLAYED_ROWS)):
+        timestamps = [timestamp_of(row.version) for row in some]
+        widened = ((row.key, form.widened(row.version, row.columns)) for row in some)
+        store.apply(widened, min(timestamps), max(timestamps))
+        if len(some) == REPLAYED_ROWS:
             await asyncio.sleep(0)
-    store.apply(rows)
 
 
 def _keys(kv: KeyValueTablet, kind: bytes) -> list[bytes]:

@@ -87,6 +87,17 @@ class Lookup:
             versions.sort(key=_newest_first)
         return seen(versions, self._timestamp, self._columns)
 
+    async def newest_in(self, chunk: OpenChunk, key: bytes) -> int:
+        """Return the timestamp of the newest version that a chunk has of a key; 0: it has none. TableError
+        CHUNK_DAMAGED; ChunkReplaced, ShardLost."""
+        try:
+            versions = await self._in_chunk(chunk, key)
+        except _CHUNK_LOST as damage:
+            if not self._is_current(chunk):
+                raise ChunkReplaced from None
+            raise chunk.damaged(self._schema, damage) from None
+        return max((version.timestamp for version in versions), default=0)
+
     async def find_range(self, first: bytes, end: bytes | None) -> list[tuple[bytes, Sequence[Any]]]:
         """Return the rows of the keys from `first` to before `end` (None: to the last one), each behind its key, in
         order. RangeTooLarge; TableError CHUNK_DAMAGED; ChunkReplaced, ShardLost."""

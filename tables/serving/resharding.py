@@ -5,7 +5,8 @@
             --refused, lost before that--> the table has the tablets it had, and the new ones are removed
 
 A chunk that lies within one new range is copied as it is. One that lies across a border is rewritten by a worker, with
-all its versions. What a crash leaves of new tablets is removed by the next start, since nothing names them.
+all its versions. Decisions of transactions, which are finished, go to the first new tablet. What a crash leaves of new
+tablets is removed by the next start, since nothing names them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,7 @@ from pqbroker.tables.serving.merging import (
     merge_document,
 )
 from pqbroker.tables.serving.open_chunk import OpenChunk
+from pqbroker.tables.serving.row_transactions import RowTransactions
 from pqbroker.tables.serving.share import SortedShare
 from pqbroker.tables.serving.stored_keys import (
     CHUNK_CHANNEL,
@@ -47,6 +49,8 @@ from pqbroker.tables.sorted.picking.pivots import KeySample, choose_pivots
 
 CHUNK_COPY_BYTES = 1 << 20
 """Bytes of a chunk that are copied by one request."""
+DECISIONS_AT_ONCE = 1_000
+"""Decisions of transactions that are copied by one request."""
 
 
 class ReshardPlan(NamedTuple):
@@ -72,7 +76,7 @@ class _NewTablet:
 
 
 def plan_reshard(table: SortedTable, first: int, last: int, pivots: Sequence[bytes]) -> ReshardPlan:
-    """Return what a reshard would do. TableError INVALID_PIVOTS, WRONG_STATE."""
+    """Return what a reshard would do. TableError INVALID_PIVOTS, WRONG_STATE, TRANSACTION_UNDER_WAY."""
     record = table.record
     if pivots[0] != record.pivots[first]:
         text = "the first of pivot_keys is not the pivot of the first tablet that is resharded"
@@ -138,6 +142,7 @@ class ChunkMoves:
         for index in range(plan.first, plan.last + 1):
             if (record.pivots[index], _end(record, index)) not in ranges:
                 await self._move_chunks(table.tablets[index], ranges, new)
+                await _copy_decisions(table.tablets[index].transactions, new[min(new)].kv)
         if plan.first == 0 and 0 in new:  # the first tablet keeps the progress of what feeds the table
             for request in table.tablets[0].progress.requests():
                 await new[0].kv.execute(request)
@@ -210,6 +215,13 @@ class ChunkMoves:
         return found
 
 
+async def _copy_decisions(transactions: RowTransactions, kv: KeyValueTablet) -> None:
+    """Keep decisions for clients that send their commit again. CommitRefused, ShardLost."""
+    commands = [transactions.decision_command(decision) for decision in transactions.decisions.values()]
+    for begin in range(0, len(commands), DECISIONS_AT_ONCE):
+        await kv.execute(commands[begin : begin + DECISIONS_AT_ONCE])
+
+
 async def _name(kv: KeyValueTablet, number: int, record: ChunkRecord, pieces: Sequence[bytes]) -> None:
     value = record.encode()
     commands: list[Command] = [
@@ -276,13 +288,15 @@ def new_count(table: SortedTable, plan: ReshardPlan) -> int:
 
 
 def _check_closed(table: SortedTable, index: int) -> None:
-    """Check that a tablet is unmounted, and has all its rows in chunks."""
+    """Check that a tablet is unmounted, has all its rows in chunks, and no transaction depends on it."""
     tablet, state = table.tablets[index], table.state_of(index)
     if state is not MountState.UNMOUNTED:
         text = f"tablet {index} is {state.value}, and reshard replaces it"
         raise TableError("WRONG_STATE", text, "Unmount the tablets of the range first.")
     if tablet.unreadable is not None or not tablet.is_loaded:
         raise TableError("TABLET_NOT_OPEN", f"{tablet.name} is not open", "GET /v1/cells shows the cause.")
+    if (refusal := tablet.transactions.under_way(with_decisions=True)) is not None:
+        raise refusal
     if next(tablet.kv.keys(LOG_KEYS, LOG_KEYS + b"\xff"), None) is not None:
         text = f"tablet {index} has rows that are in no chunk yet, since it was unmounted by force"
         raise TableError("WRONG_STATE", text, "Mount it, and unmount it without force.")

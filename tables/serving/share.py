@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pqbroker.pq.serving.timestamps import NodeTime
+from pqbroker.pq.transactions.unfinished import Unfinished
 from pqbroker.storage.counters import KeyValueCounters
 from pqbroker.tables.serving.open_reads import OpenReads
 from pqbroker.tables.serving.tasks import TaskTotals
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from pqbroker.tables.serving.open_chunk import KeptBlocks
     from pqbroker.tables.serving.tablet import SortedTablet
     from pqbroker.tables.work.pool import WorkerPool
+
+
+LOCK_WAIT_S: Final = 5.0
+"""Seconds that a prepared row keeps others waiting (C.1)."""
 
 
 class SortedSettings(NamedTuple):
@@ -90,6 +95,10 @@ class SortedShare:
     undropped: "list[Merge]" = field(default_factory=list)
     """Merges that have failed, and whose pieces could not be removed yet."""
     reads: OpenReads = field(default_factory=OpenReads)
+    unfinished: Unfinished = field(default_factory=Unfinished)
+    """Participants with something of a transaction that is not finished."""
+    lock_wait_s: float = LOCK_WAIT_S
+    """Seconds that a write waits for a locked row, and readers and unmounts for the end of a transaction."""
     stores_bytes: int = 0
     """Memory of all stores, as of the last look."""
     _kept: "KeptBlocks | None" = None

@@ -8,12 +8,16 @@
     t  task 8  piece 4               a piece that a task has staged
     s  partition 4                   progress in a partition of the topic that feeds the table (`feed_progress`)
     e                                dead letters of that topic
+    x  transaction 16                rows that a transaction has prepared (`stored_forms.PreparedRows`, log entries)
+    y  transaction 16                the decision of a transaction, of which the tablet is the home
 
 Numbers are big endian, so that keys sort as they do.
 """
 
 from struct import Struct
 from typing import Final
+
+from pqbroker.pq.transactions.stored_forms import TRANSACTION_BYTES, TransactionId
 
 FACTS_KEY: Final = b"f"
 PIVOTS_KEY: Final = b"p"
@@ -23,6 +27,8 @@ CHUNK_DATA_KEYS: Final = b"d"
 PIECE_KEYS: Final = b"t"
 FEED_KEYS: Final = b"s"
 LETTERS_KEY: Final = b"e"
+PREPARED_KEYS: Final = b"x"
+DECISION_KEYS: Final = b"y"
 CHUNK_CHANNEL: Final = 1
 """The KV tablet's channel of chunks; log entries go to the first one."""
 _NUMBER = Struct(">cQ")
@@ -96,3 +102,20 @@ def read_feed_key(key: bytes) -> int:
         raise ValueError(f"{key.hex()} is no key of a feed's progress")
     partition: int = _FEED.unpack(key)[1]
     return partition
+
+
+def prepared_key(transaction: TransactionId) -> bytes:
+    """Return the key of the rows that a transaction has prepared."""
+    return PREPARED_KEYS + transaction
+
+
+def decision_key(transaction: TransactionId) -> bytes:
+    """Return the key of a transaction's decision."""
+    return DECISION_KEYS + transaction
+
+
+def read_transaction_key(key: bytes) -> TransactionId:
+    """Return the transaction of prepared rows or a decision. ValueError."""
+    if len(key) != 1 + TRANSACTION_BYTES:
+        raise ValueError(f"{key.hex()} is no key of a transaction")
+    return TransactionId(key[1:])

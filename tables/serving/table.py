@@ -2,16 +2,19 @@
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pqbroker.conf.sorted_attributes import sorted_in_force
 from pqbroker.pq.serving.topic import Moving
 from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.tablets.scheme_tables import SortedTableChanges, SortedTableRecord
-from pqbroker.tables.mount import MountState
+from pqbroker.tables.mount import MountState, closed
 from pqbroker.tables.paths import table_path
+from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.share import SortedShare
 from pqbroker.tables.serving.tablet import SortedTablet, TabletConfig
+from pqbroker.tables.serving.transacted_rows import RowsPart
+from pqbroker.tables.sorted.log_entries import NewRow
 from pqbroker.tables.sorted.schema import read_sorted_schema
 
 
@@ -42,6 +45,43 @@ class SortedTable:
     def is_frozen(self, index: int) -> bool:
         """Return True if a tablet takes no rows, or is on its way to that."""
         return self.state_of(index) is not MountState.MOUNTED
+
+    def check_takes_rows(self, index: int) -> None:
+        """Check that a tablet is mounted and takes rows: TableError WRONG_STATE, and as `SortedTablet.check_writable`.
+        """
+        state = self.state_of(index)
+        if state is not MountState.MOUNTED:
+            raise closed(table_path(self.record.name), index, state)
+        self.tablets[index].check_writable()
+
+    def part(self, index: int, rows: Sequence[NewRow], start: int | None) -> RowsPart:
+        """Return rows of a tablet, encoded by the schema of now, as a part of a commit. `start`: timestamp at which
+        their transaction began to read; None: no version is too new. It is refused if its tablet takes no rows when it
+        holds, or the table was altered or resharded by then."""
+        tablet, schema = self.tablets[index], self.schema
+
+        def check() -> None:
+            if self.schema is not schema or index >= len(self.tablets) or self.tablets[index] is not tablet:
+                text = f"{table_path(self.record.name)} was altered or resharded before its rows were committed"
+                raise TableError("TABLE_CHANGED", text, "Send them again.")
+            self.check_takes_rows(index)
+
+        return RowsPart(tablet, rows, start, check)
+
+    async def end_transactions(self) -> None:
+        """Begin no write any more once no transaction is under way in any tablet. TableError TRANSACTION_UNDER_WAY:
+        writes begin as before."""
+        try:
+            for tablet in self.tablets:
+                await tablet.end_transactions(with_decisions=True)
+        except BaseException:
+            self.resume_writes()
+            raise
+
+    def resume_writes(self) -> None:
+        """Begin writes again after `end_transactions`."""
+        for tablet in self.tablets:
+            tablet.resume_writes()
 
     def index_of(self, key: bytes) -> int:
         """Return the tablet of an encoded key."""

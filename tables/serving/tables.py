@@ -130,7 +130,8 @@ class SortedTables:
         return await uninterrupted(self._reshard(table, plan))
 
     async def delete(self, table: "SortedTable") -> None:
-        """Delete a table: gone when this returns, its space comes back later. Raises TableUnknown."""
+        """Delete a table: gone when this returns, its space comes back later. Raises TableUnknown; TableError
+        TRANSACTION_UNDER_WAY."""
         await uninterrupted(self._delete(table))
 
     async def _create(self, wanted: SortedTableRecord) -> "SortedTable":
@@ -198,8 +199,13 @@ class SortedTables:
         self._cells.system.reclaim(tablets, partial(self._scheme.forget_tombstone, tombstone_id))
 
     async def _delete(self, table: "SortedTable") -> None:
+        await table.end_transactions()  # rows of others may wait for a decision of its tablets
         async with self.changes:
-            record = await self._records.delete(table.record.table_id)
+            try:
+                record = await self._records.delete(table.record.table_id)
+            except BaseException:
+                table.resume_writes()
+                raise
             self._tables.pop(record.name, None)
             self._by_id.pop(record.table_id, None)
             for tablet in table.tablets:

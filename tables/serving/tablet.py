@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from pqbroker.conf.sorted_attributes import DYNAMIC_STORES_MAX, SortedAttributes
 from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
+from pqbroker.pq.transactions.participants import Participant
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused, ShardLost, StoreFailed
 from pqbroker.storage.kv.commands import INLINE, Command, Concat, DeleteRange, Write
 from pqbroker.storage.kv.tablet import KeyValueTablet
@@ -26,10 +27,12 @@ from pqbroker.storage.unreadable import StoredUnreadable
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.chunk_records import ChunkRecord, encode_pivots
 from pqbroker.tables.serving.feed_progress import FeedProgress
-from pqbroker.tables.serving.loading import load, read_log, remove_staged
+from pqbroker.tables.serving.loading import load, load_transactions, read_log, remove_staged
 from pqbroker.tables.serving.lookups import Lookup, StoredRows
 from pqbroker.tables.serving.merging import MergedChunk, MergeInput, removal
 from pqbroker.tables.serving.open_chunk import OpenChunk
+from pqbroker.tables.serving.row_locks import LockedRows
+from pqbroker.tables.serving.row_transactions import RowTransactions
 from pqbroker.tables.serving.share import SortedShare
 from pqbroker.tables.serving.store_log import LogWrite, StoreLog
 from pqbroker.tables.serving.stored_keys import (
@@ -77,7 +80,7 @@ FLUSH_MEMORY_PART: Final = 4
 for libraries, the bytes of the log, and about 100 for each row (measured). The commit that makes it full is extra."""
 
 
-class _PlannedCommit(NamedTuple):
+class PlannedCommit(NamedTuple):
     """The plan of one commit of this tablet's."""
 
     commands: Sequence[Command]
@@ -94,7 +97,8 @@ class SortedTablet:
     def __init__(self, config: TabletConfig, share: SortedShare) -> None:
         self.config = config
         self.share = share
-        self.writes = TabletWrites(self, share.time)
+        self.writes: TabletWrites = TabletWrites(self, share.time)
+        self.transactions = RowTransactions(self)
         self.facts = TabletFacts()
         self.totals = TaskTotals()
         """Totals of its tasks since the start of the node."""
@@ -134,6 +138,8 @@ class SortedTablet:
         """Begin an instance, as `Tablet.start` does; mounted once its log is read, if it was to be mounted before."""
         begun_s = asyncio.get_running_loop().time()
         must_load = self._is_closed or self.unreadable is not None
+        if must_load:
+            self.transactions.forget()
         self._is_closed, self.unreadable = False, None
         self._resumed.clear()
         self._storage = storage
@@ -147,8 +153,11 @@ class SortedTablet:
             if must_load:
                 config = self.config
                 loaded = await load(kv, config.name, config.pivot, config.end)
+                prepared, decisions = await load_transactions(kv)
                 self.facts, self.progress, self.structure = loaded.facts, loaded.progress, loaded.structure
                 self._next_number = max(self._next_number, loaded.next_number)
+                if not self._is_closed:  # else it was lost meanwhile
+                    self.transactions.take(prepared, decisions)
             if not storage.reading_only and not storage.is_held:
                 await remove_staged(kv)
         except (BlobCorrupt, BlobMissing, StoredUnreadable, ValueError) as damage:
@@ -183,7 +192,9 @@ class SortedTablet:
             await asyncio.wait([self._replay])
 
     async def unmount(self) -> None:
-        """Serve no rows any more; what waits is refused. What is in no chunk yet stays in the log."""
+        """Serve no rows any more; what waits is refused. What is in no chunk yet stays in the log. TableError
+        TRANSACTION_UNDER_WAY: rows are prepared and stay so; the tablet serves as before."""
+        await self.end_transactions(with_decisions=False)
         self.is_mounted = False
         await self._end_replay()
         await self.writes.hold()
@@ -199,6 +210,23 @@ class SortedTablet:
         await self.share.leave(self)
         await self._end_replay()
         await self.writes.hold()
+        await self.transactions.hold()
+
+    async def end_transactions(self, *, with_decisions: bool) -> None:
+        """Begin no write any more once nothing is prepared, and `with_decisions` no other participant waits for a
+        decision of this one; `resume_writes` lets them begin again. TableError TRANSACTION_UNDER_WAY: they do."""
+        deadline_s = asyncio.get_running_loop().time() + self.lock_wait_s
+        while True:
+            await self.transactions.ended(deadline_s, with_decisions=with_decisions)
+            await self.writes.hold()
+            if self.transactions.under_way(with_decisions=with_decisions) is None:
+                return
+            self.resume_writes()  # a part that held has prepared its rows meanwhile
+
+    def resume_writes(self) -> None:
+        """Begin writes again after `end_transactions`, if the tablet serves any."""
+        if self.is_serving and self._resumed.is_set():
+            self.writes.start()
 
     async def stop(self) -> None:
         await self._end_replay()
@@ -212,6 +240,7 @@ class SortedTablet:
             self._replay.cancel()
         self.stores, self._logs = [], {}
         self.writes.close(StoreFailed(f"{self.name} was lost"))
+        self.transactions.forget()
 
     def copy_to(self, target: TabletStorage) -> TabletCopy:
         return TabletCopy(self.kv, target)
@@ -273,8 +302,15 @@ class SortedTablet:
 
     @property
     def has_unflushed(self) -> bool:
-        """Return True if rows are not in a chunk yet, those of writes that wait included."""
-        return bool(self.passive or self.active.row_count or self.writes.waiting_count or self.writes.in_flight)
+        """Return True if rows are not in a chunk yet, those of writes that wait and prepared ones included."""
+        has_writes = bool(self.writes.waiting_count or self.writes.in_flight or self.writes.locks.by_transaction)
+        return has_writes or bool(self.passive or self.active.row_count)
+
+    async def drained(self) -> None:
+        """Return when no write waits, none is on its way, and nothing is prepared; more may come meanwhile. TableError
+        TRANSACTION_UNDER_WAY."""
+        await self.writes.drained()
+        await self.transactions.ended()
 
     def check(self) -> None:
         """Check that rows can be read: TableError WRONG_STATE, TABLET_NOT_OPEN, TABLET_STARTING."""
@@ -310,10 +346,47 @@ class SortedTablet:
             text = f"timestamp {timestamp} is below {retained}, where the versions that stay begin"
             raise TableError("TIMESTAMP_TOO_OLD", text, "Read at a later one; min_data_ttl says how long they stay.")
 
-    async def settle(self, timestamp: int) -> None:
-        """Return when no write at or below the timestamp is on its way."""
+    async def settle(self, timestamp: int, keys: Iterable[bytes] | None = None) -> None:
+        """Return when no write at or below the timestamp is on its way. `keys`: rows that are read; None: any, so that
+        the locks of all matter. TableError ROW_LOCKED."""
         while (in_flight := self.writes.in_flight) is not None and in_flight.least_timestamp <= timestamp:
             await in_flight.end.wait()
+        if self.has_locks:
+            await self.transactions.settled(timestamp, keys)
+
+    async def see_committed(self, keys: Sequence[bytes]) -> bool:
+        """Return when lookups of these keys find all that is acknowledged. True: that took a while, in which other
+        tablets may have changed. TableError ROW_LOCKED, and as `check`."""
+        has_waited = await self.transactions.settled(TIMESTAMP_MAX, keys)
+        self.check()
+        return has_waited
+
+    @property
+    def has_locks(self) -> bool:
+        """Return True if rows are locked."""
+        return bool(self.writes.locks.by_key)
+
+    def participant(self, partition: int) -> Participant | None:
+        """Return the tablet as transactions see it; None: it has no such partition."""
+        return self.transactions if partition == 0 else None
+
+    @property
+    def has_started(self) -> bool:
+        """Return True unless the tablet is held, or starts."""
+        return self._resumed.is_set()
+
+    def runs(self, kv: KeyValueTablet) -> bool:
+        """Return True if rows are served from these keys: the tablet was not lost, or started again, since."""
+        return kv is self.kv and self.is_serving
+
+    @property
+    def lock_wait_s(self) -> float:
+        """Return the seconds that a write waits for a locked row, and others for the end of a transaction."""
+        return self.share.lock_wait_s
+
+    def lock_conflict(self, key: bytes, holder: LockedRows | None) -> TableError:
+        """Return the refusal of a write as `WriteTarget` has it."""
+        return self.transactions.lock_conflict(key, holder)
 
     def lookup(self, timestamp: int) -> Lookup:
         """Return what looks rows up at a timestamp; `check` was asked."""
@@ -327,14 +400,14 @@ class SortedTablet:
         """Return how many value columns rows have now."""
         return len(self.config.schema.values)
 
-    def plan(self, entry: bytes, writes: Sequence[Stamped]) -> _PlannedCommit:
+    def plan(self, entry: bytes, writes: Sequence[Stamped]) -> PlannedCommit:
         """Plan as `WriteTarget` does."""
         store = self.active
         log = self._logs[store.number]
         if not entry:
-            return _PlannedCommit((), log, store, None, ())
+            return PlannedCommit((), log, store, None, ())
         log_write = log.plan(self.kv, entry)
-        return _PlannedCommit(log_write.commands, log, store, log_write, writes)
+        return PlannedCommit(log_write.commands, log, store, log_write, writes)
 
     def durable(self, planned: Any) -> None:
         """Take the log's keys as `WriteTarget` tells it."""
@@ -348,7 +421,7 @@ class SortedTablet:
             stamp = TIMESTAMP.pack(timestamp)
             for begin in range(0, len(rows), ROWS_OF_TURN):
                 some = rows if len(rows) <= ROWS_OF_TURN else rows[begin : begin + ROWS_OF_TURN]
-                store.apply((row.key, stamp + row.body) for row in some)
+                store.apply(((row.key, stamp + row.body) for row in some), timestamp, timestamp)
                 yield len(some)
 
     def applied(self, planned: Any) -> None:
@@ -363,9 +436,11 @@ class SortedTablet:
 
     @property
     def visible(self) -> int:
-        """Return the timestamp up to which each commit is applied as a whole: one on its way may be so in part."""
+        """Return the timestamp up to which each commit is applied as a whole: one on its way may be so in part, and
+        prepared rows will have a timestamp that is not given yet, or are waited for (`see_committed`)."""
         in_flight = self.writes.in_flight
-        return TIMESTAMP_MAX if in_flight is None else in_flight.least_timestamp - 1
+        visible = TIMESTAMP_MAX if in_flight is None else in_flight.least_timestamp - 1
+        return min(visible, self._last_timestamp) if self.has_locks else visible
 
     def _is_due(self) -> bool:
         """Return True if the active store is as full as one that rotates, or as one that a flush has memory for: writes
@@ -490,9 +565,20 @@ class SortedTablet:
     @property
     def barrier(self) -> int:
         """Return a timestamp that each later commit is above."""
+        return min(self._last_timestamp + 1, self.unfinished_timestamp)
+
+    @property
+    def unfinished_timestamp(self) -> int:
+        """Return a timestamp that no commit on its way is below, nor that of prepared rows; TIMESTAMP_MAX: no commit
+        is known that has one below."""
         in_flight = self.writes.in_flight
+        prepared = self.transactions.least_timestamp
+        return prepared if in_flight is None else min(prepared, in_flight.least_timestamp)
+
+    @property
+    def _last_timestamp(self) -> int:
         last: int = self.share.time.timestamps.rule.last
-        return last + 1 if in_flight is None else in_flight.least_timestamp
+        return last
 
     def _new_chunks(self, merged: Sequence[MergedChunk]) -> tuple[list[OpenChunk], list[Command]]:
         chunks: list[OpenChunk] = []
@@ -554,6 +640,7 @@ class SortedTablet:
         self.unreadable = found
         self.stores, self._logs = [], {}
         self.writes.close(found)
+        self.transactions.forget()
         _log.error("%s is not served: %s", self.name, found)
 
 

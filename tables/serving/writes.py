@@ -7,14 +7,25 @@
 What waits is taken in the order of arrival, so a write waits for an earlier one of its rows, and none fails for
 another. A write to several tablets of a cell stands in the queue of each; it is taken when it is the first in all of
 them and no commit of theirs is on its way, as one commit with one timestamp.
+
+    place:   waiting --first, no commit on its way--> holding: it is the commit in flight --applied, or left--> ended
+
+A place stands for a part of a commit that others perform (`transacted_rows`), or for the end of one, which goes first.
+
+    write of locked keys:  waiting --first in all its queues--> aside --no lock, no earlier claim--> waiting, the last
+                                                                      --lock_wait_s--> refused, ROW_LOCK_CONFLICT
+
+A write that was aside keeps its claims of its keys until it is taken, so that no later one of them overtakes it.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Final, NamedTuple, Protocol
 
+from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
 from pqbroker.pq.serving.timestamps import NodeTime
 from pqbroker.storage.engine import CommitRefused
 from pqbroker.storage.kv.commands import Command
@@ -24,6 +35,7 @@ from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablets.tablet import TabletStorage
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.feed_progress import FeedMove, FeedProgress
+from pqbroker.tables.serving.row_locks import LockedRows, RowLocks
 from pqbroker.tables.sorted.log_entries import NewRow, encode_entry
 
 COMMIT_BYTES: Final = 4 << 20
@@ -31,12 +43,18 @@ COMMIT_BYTES: Final = 4 << 20
 ROWS_OF_TURN: Final = 5_000
 """Rows that a commit encodes, or applies, in one turn of the loop. A thread encodes a larger commit, which is applied
 in slices of this size."""
-_MOVED_APART = "tablets of the rows came to live in different cells while the write waited"
-_SEND_APART = "Send the rows of each cell's tablets in a request of their own; …/tablets shows pivots and cells."
 _NO_TIMESTAMPS = "commit timestamps are not reserved yet; try again"
 
 Stamped = tuple[int, Sequence[NewRow]]
 """A write with the timestamp of its commit."""
+
+
+class MovedApart(TableError):
+    """Tablets of one write came to live in different cells while it waited; nothing of it was written."""
+
+    def __init__(self) -> None:
+        text = "tablets of the rows came to live in different cells while the write waited"
+        super().__init__("SEVERAL_CELLS", text, "Send the rows again; …/tablets shows pivots and cells.")
 
 
 class Planned(Protocol):
@@ -70,11 +88,18 @@ class WriteTarget(Protocol):
     def applied(self, planned: Planned) -> None:
         """All of the plan is applied."""
 
+    @property
+    def lock_wait_s(self) -> float:
+        """Return the seconds that a write waits for a locked key."""
+
+    def lock_conflict(self, key: bytes, holder: LockedRows | None) -> TableError:
+        """Return the refusal of a write whose key stays locked."""
+
 
 class _Write:
     """A write that waits: its rows by queue, and the progress that the first one's tablet makes with them."""
 
-    __slots__ = ("move", "outcome", "parts", "size")
+    __slots__ = ("aside", "end", "move", "parts", "size")
 
     def __init__(
         self, parts: "Sequence[tuple[TabletWrites, Sequence[NewRow]]]", move: FeedMove | None = None
@@ -82,7 +107,9 @@ class _Write:
         self.parts = parts
         self.move = move
         self.size = sum(len(row.key) + len(row.body) for _, rows in parts for row in rows)
-        self.outcome: Outcome[int] = Outcome()
+        self.end: Outcome[int] = Outcome()
+        self.aside: _Aside | None = None
+        """Set from the time when a locked key has kept the write from being taken."""
 
     @property
     def is_of_one_cell(self) -> bool:
@@ -97,9 +124,59 @@ class _Write:
         """Return True if it may share a commit."""
         return len(self.parts) == 1 and self.move is None
 
+    def set_aside(self, queue: "TabletWrites", key: bytes) -> None:
+        """Wait for a key that is locked, or claimed by an earlier write; the queues do not have the write any more."""
+        loop = asyncio.get_running_loop()
+        holder = queue.locks.by_key.get(key)
+        if holder is None:
+            earlier = queue.locks.first_claims([NewRow(key, b"")])[0].aside
+            holder = None if earlier is None else earlier.holder
+        is_first = self.aside is None
+        deadline_s = loop.time() + queue._target.lock_wait_s if self.aside is None else self.aside.deadline_s
+        self.aside = _Aside(queue, key, holder, deadline_s, loop.call_at(deadline_s, self._give_up))
+        for own, rows in self.parts:
+            if is_first:
+                own.locks.claim(rows, self)
+            own._aside[self] = None
+
+    def end_claims(self) -> None:
+        """The write begins, or has failed: later ones of its keys may pass."""
+        if self.aside is None:
+            return
+        self.aside.timer.cancel()
+        self.aside = None
+        for queue, rows in self.parts:
+            queue._aside.pop(self, None)
+            queue.locks.drop_claims(rows, self)
+        for queue, rows in self.parts:
+            queue._look_at_claims(rows)
+
+    def fail(self, error: BaseException) -> None:
+        """Report a failure, unless it is known already."""
+        if not self.end.done():
+            self.end.set_exception(error)
+        self.end_claims()
+
+    def _give_up(self) -> None:
+        aside = self.aside
+        assert aside is not None
+        self.fail(aside.queue._target.lock_conflict(aside.key, aside.holder))
+
+
+class _Aside(NamedTuple):
+    """Facts of a write that waits, or has waited, for a locked key."""
+
+    queue: "TabletWrites"
+    key: bytes
+    holder: LockedRows | None
+    """None: an earlier write claims the key, and nothing is locked any more."""
+    deadline_s: float
+    timer: asyncio.TimerHandle
+
 
 class InFlight(NamedTuple):
-    """A commit on its way: the least timestamp in it, and its end."""
+    """A commit on its way: the least timestamp in it, and its end. TIMESTAMP_MAX: none is given yet, or locks of its
+    rows stand for it."""
 
     least_timestamp: int
     end: Outcome[None]
@@ -108,12 +185,19 @@ class InFlight(NamedTuple):
 class TabletWrites:
     """Writes of one tablet over all its generations."""
 
-    __slots__ = ("_closed", "_in_flight", "_is_held", "_target", "_time", "_waiting", "_wakes")
+    __slots__ = (
+        "_aside", "_closed", "_in_flight", "_is_held", "_target", "_time", "_urgent", "_waiting", "_wakes", "locks",
+    )  # fmt: skip
 
     def __init__(self, target: WriteTarget, time: NodeTime) -> None:
         self._target = target
         self._time = time
-        self._waiting: deque[_Write] = deque()
+        self._waiting: deque[_Write | QueuePlace] = deque()
+        self._urgent: deque[QueuePlace] = deque()
+        """Places that go before all that waits."""
+        self._aside: dict[_Write, None] = {}
+        """Writes that wait for locked keys, in the order of their arrival."""
+        self.locks: RowLocks[_Write] = RowLocks()
         self._in_flight: InFlight | None = None
         self._is_held = True
         self._closed: BaseException | None = None
@@ -132,7 +216,12 @@ class TabletWrites:
     @property
     def waiting_count(self) -> int:
         """Return how many writes wait."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._urgent) + len(self._aside)
+
+    @property
+    def is_held(self) -> bool:
+        """Return True if no commit begins until the next `start`."""
+        return self._is_held
 
     def start(self) -> None:
         """Take writes, and what waited since `hold`."""
@@ -148,16 +237,39 @@ class TabletWrites:
     async def drained(self) -> None:
         """Return when no write waits, and none is on its way; more may come meanwhile."""
         if self._waiting:
-            await self._waiting[-1].outcome.wait()
+            await self._waiting[-1].end.wait()
         elif self._in_flight is not None:
             await self._in_flight.end.wait()
+        elif self._aside:
+            await next(reversed(self._aside)).end.wait()
 
     def close(self, cause: BaseException) -> None:
         """Fail what waits and what comes until the next `start`."""
         self._is_held, self._closed = True, cause
-        waiting, self._waiting = self._waiting, deque()
-        for write in waiting:
-            _settle(write, cause)
+        while self._urgent:
+            self._urgent.popleft().fail(cause)
+        while self._waiting or self._aside:  # what fails ends its claims: others wait then that were aside
+            one = self._waiting.popleft() if self._waiting else next(iter(self._aside))
+            one.fail(cause)
+
+    def unlock(self, rows: LockedRows) -> None:
+        """End the locks of prepared rows; writes that they kept aside wait again."""
+        if self.locks.unlock(rows):
+            self._look_at_claims(rows.rows)
+
+    def _look_at_claims(self, rows: Sequence[NewRow]) -> None:
+        """Have the writes wait again that nothing keeps from these keys any more, nor from their others. They stand
+        last: to enter several queues at other places could have two commits wait for each other."""
+        if not self.locks.is_contended:
+            return
+        for first in self.locks.first_claims(rows):
+            if first in self._aside and _blocked(first) is None:
+                assert first.aside is not None
+                first.aside.timer.cancel()
+                for queue, _ in first.parts:
+                    del queue._aside[first]
+                    queue._waiting.append(first)
+                    queue._wake()
 
     def _wake(self) -> None:
         """Commit in the loop's next turn, with what comes until then."""
@@ -168,17 +280,33 @@ class TabletWrites:
     def _begin(self, *, is_prepared: bool = False) -> None:
         """Commit what waits first. `is_prepared`: a reservation of timestamps was tried, well or not."""
         self._wakes = False
-        if not self._is_ready or not self._waiting:
+        if not self._is_ready:
+            return
+        if self._urgent:
+            self._urgent.popleft().hold()
+            return
+        if not self._waiting:
             return
         first = self._waiting[0]
-        if first.outcome.done():  # another queue of it was closed
+        if isinstance(first, QueuePlace):
+            self._waiting.popleft()
+            first.hold()
+        elif first.end.done():  # another queue of it was closed
             self._waiting.popleft()
             self._wake()
-            return
-        if not all(queue._is_ready and queue._waiting and queue._waiting[0] is first for queue, _ in first.parts):
+        elif all(queue._is_ready and queue._waiting and queue._waiting[0] is first for queue, _ in first.parts):
+            self._begin_write(first, is_prepared=is_prepared)
+
+    def _begin_write(self, first: _Write, *, is_prepared: bool) -> None:
+        """Commit a write that is the first in all its queues, and what may share its commit."""
+        if (blocked := _blocked(first)) is not None:
+            self._take_first(first)
+            first.set_aside(*blocked)
+            for queue, _ in first.parts:
+                queue._wake()
             return
         if not first.is_of_one_cell:
-            self._refuse_first(first, TableError("SEVERAL_CELLS", _MOVED_APART, _SEND_APART))
+            self._refuse_first(first, MovedApart())
             return
         if (refusal := _refusal_of(first)) is not None:
             self._refuse_first(first, refusal)
@@ -192,16 +320,31 @@ class TabletWrites:
         if not self._time.timestamps.rule.can_give:
             self._refuse_first(first, CommitRefused(_NO_TIMESTAMPS))
             return
-        if len(first.parts) > 1 or first.move is not None:
+        if first.is_simple:
+            writes = self._take_simple()
+        else:
             self._take_first(first)
-            _Commit([first], [self._time.timestamps.rule.give(now_ms)]).begin()
-            return
+            writes = [first]
+        if self.locks.is_contended:
+            for one in writes:
+                one.end_claims()
+        _Commit(writes, [self._time.timestamps.rule.give(now_ms) for _ in writes]).begin()
+
+    def _take_simple(self) -> list[_Write]:
+        """Take writes that may share a commit, the first at least."""
         writes: list[_Write] = []
         size = 0
-        while self._waiting and self._waiting[0].is_simple and (not writes or size < COMMIT_BYTES):
-            writes.append(self._waiting.popleft())
-            size += writes[-1].size
-        _Commit(writes, [self._time.timestamps.rule.give(now_ms) for _ in writes]).begin()
+        while self._waiting and (not writes or size < COMMIT_BYTES):
+            one = self._waiting[0]
+            if isinstance(one, QueuePlace) or not one.is_simple:
+                break
+            self._waiting.popleft()
+            if self.locks.is_contended and (blocked := _blocked(one)) is not None:
+                one.set_aside(*blocked)
+                continue
+            writes.append(one)
+            size += one.size
+        return writes
 
     def _take_first(self, first: _Write) -> None:
         for queue, _ in first.parts:
@@ -209,7 +352,7 @@ class TabletWrites:
 
     def _refuse_first(self, first: _Write, refusal: BaseException) -> None:
         self._take_first(first)
-        _settle(first, refusal)
+        first.fail(refusal)
         for queue, _ in first.parts:
             queue._wake()
 
@@ -224,7 +367,7 @@ class TabletWrites:
             self._target.applied(planned)
             if move is not None:
                 self._target.progress.apply(move)
-        if self._waiting:
+        if self._waiting or self._urgent:
             self._wake()
 
     def _commands(self, planned: Planned, move: FeedMove | None) -> TabletCommands:
@@ -241,13 +384,109 @@ def write(
     wanted = _Write(parts, move)
     for queue, _ in parts:
         if queue._closed is not None:
-            wanted.outcome.set_exception(queue._closed)
-            return wanted.outcome
+            wanted.end.set_exception(queue._closed)
+            return wanted.end
     for queue, _ in parts:
         queue._waiting.append(wanted)
     for queue, _ in parts:
         queue._wake()
-    return wanted.outcome
+    return wanted.end
+
+
+class QueuePlace:
+    """The place of a commit that others perform, in the queue of one tablet. `turn` is called once: None, it holds, and
+    no write of the tablet begins until it ends; or the reason why it never will."""
+
+    __slots__ = ("_has_ended", "_turn", "end", "holds", "queue")
+
+    def __init__(self, queue: TabletWrites, turn: Callable[[BaseException | None], None]) -> None:
+        self.queue = queue
+        self._turn = turn
+        self._has_ended = False
+        self.holds = False
+        self.end: Outcome[None] = Outcome()
+
+    def enter(self, *, is_urgent: bool = False) -> None:
+        """Hold within this call where nothing is before it, else wait; `is_urgent`: before all that waits already."""
+        queue = self.queue
+        if queue._closed is not None:
+            asyncio.get_running_loop().call_soon(self.fail, queue._closed)
+            return
+        if queue._is_ready and not queue._waiting and not queue._urgent:
+            self.hold()
+            return
+        (queue._urgent if is_urgent else queue._waiting).append(self)
+        queue._wake()
+
+    def hold(self) -> None:
+        """The place is the first one, and no commit is on its way."""
+        self.holds = True
+        self.queue._in_flight = InFlight(TIMESTAMP_MAX, self.end)
+        self._turn(None)
+
+    def fail(self, cause: BaseException) -> None:
+        """The queue was closed."""
+        if not self._has_ended:
+            self._end()
+            self._turn(cause)
+
+    def given(self, timestamp: int) -> None:
+        """The commit of the place, which holds, has this timestamp."""
+        assert self.holds
+        self.queue._in_flight = InFlight(timestamp, self.end)
+
+    def leave(self) -> None:
+        """Give the place up; twice does nothing."""
+        if self._has_ended:
+            return
+        if self.holds:
+            self.queue._done(None, None)
+        elif self in self.queue._waiting:
+            self.queue._waiting.remove(self)
+        self._end()
+
+    def apply(self, planned: Planned, applied: Callable[[], None]) -> None:
+        """Apply a plan that is durable, some rows in each turn of the loop, and end; then call `applied`."""
+
+        def end() -> None:
+            self.queue._done(planned, None)
+            self._end()
+            applied()
+
+        self.queue._target.durable(planned)
+        _apply_on(_in_turns(self.queue._target.apply(planned)), end)
+
+    def _end(self) -> None:
+        self._has_ended = True
+        self.end.set_result(None)
+
+
+def _blocked(one: _Write) -> tuple[TabletWrites, bytes] | None:
+    """Return a queue in which a write has to wait for a locked key, and the key; None: it passes."""
+    for queue, rows in one.parts:
+        if queue.locks.is_contended and (key := queue.locks.blocking(rows, one)) is not None:
+            return queue, key
+    return None
+
+
+def _in_turns(counts: Iterator[int]) -> Iterator[None]:
+    """Yield whenever as many rows were applied as one turn of the loop applies."""
+    applied = 0
+    for count in counts:
+        applied += count
+        if applied >= ROWS_OF_TURN:
+            yield
+            applied = 0
+
+
+def _apply_on(slices: Iterator[None], end: Callable[[], None]) -> None:
+    """Apply a slice, and the next in another turn of the loop; then call `end`."""
+    try:
+        next(slices)
+    except StopIteration:
+        end()
+    else:
+        asyncio.get_running_loop().call_soon(_apply_on, slices, end)
 
 
 class _Part:
@@ -322,26 +561,13 @@ class _Commit:
         for part in self._parts:
             if part.planned is not None:
                 part.queue._target.durable(part.planned)
-        self._apply_on(self._slices())
+        _apply_on(_in_turns(self._applying()), partial(self._finish, None))
 
-    def _slices(self) -> Iterator[None]:
-        """Apply the rows, as many with each item as a turn of the loop applies."""
-        count = 0
+    def _applying(self) -> Iterator[int]:
+        """Apply the rows, some with each item, which is their count."""
         for part in self._parts:
-            for rows in () if part.planned is None else part.queue._target.apply(part.planned):
-                count += rows
-                if count >= ROWS_OF_TURN:
-                    yield
-                    count = 0
-
-    def _apply_on(self, slices: Iterator[None]) -> None:
-        """Apply a slice, and the next in another turn of the loop."""
-        try:
-            next(slices)
-        except StopIteration:
-            self._finish(None)
-        else:
-            asyncio.get_running_loop().call_soon(self._apply_on, slices)
+            if part.planned is not None:
+                yield from part.queue._target.apply(part.planned)
 
     def _finish(self, error: BaseException | None) -> None:
         for part, move in zip(self._parts, _moves(self._writes), strict=False):
@@ -349,9 +575,9 @@ class _Commit:
         self._end.set_result(None)
         for one, timestamp in zip(self._writes, self._timestamps, strict=True):
             if error is None:
-                one.outcome.set_result(timestamp)
+                one.end.set_result(timestamp)
             else:
-                _settle(one, error)
+                one.fail(error)
 
 
 def _moves(writes: Sequence[_Write]) -> Iterator[FeedMove | None]:
@@ -369,10 +595,3 @@ def _refusal_of(one: _Write) -> TableError | None:
     except TableError as refusal:
         return refusal
     return None
-
-
-def _settle(one: _Write, error: BaseException) -> None:
-    if not one.outcome.done():
-        one.outcome.set_exception(error)
-
-

@@ -7,8 +7,6 @@ chunk; no row leaves it.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from pqbroker.tables.sorted.packed_rows import timestamp_of
-
 KEY_MEMORY: Final = 205
 """Bytes that a key takes besides its own and its version's: the entry of a dict, two objects (measured)."""
 VERSION_MEMORY: Final = 48
@@ -23,7 +21,10 @@ KeyVersions = bytes | list[bytes]
 class RowStore:
     """Rows of one store."""
 
-    __slots__ = ("_rows", "begun_ms", "least_timestamp", "memory_bytes", "number", "passive_for", "row_count")
+    __slots__ = (
+        "_rows", "begun_ms", "greatest_timestamp", "least_timestamp", "memory_bytes", "number", "passive_for",
+        "row_count",
+    )  # fmt: skip
 
     def __init__(self, number: int, begun_ms: int) -> None:
         """`begun_ms`: milliseconds since 1970."""
@@ -33,7 +34,9 @@ class RowStore:
         """KeyVersions."""
         self.memory_bytes = 0
         self.least_timestamp: int | None = None
-        """None: it has no row."""
+        """None: it has no row. The first row may have a greater one: a transaction's rows come after the commits of
+        other keys that were given later timestamps."""
+        self.greatest_timestamp = 0
         self.passive_for = ""
         """Reason why it is passive; empty: it is active."""
         self._rows: dict[bytes, KeyVersions] = {}
@@ -42,13 +45,12 @@ class RowStore:
         """Return how many keys it has."""
         return len(self._rows)
 
-    def apply(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
-        """Add versions that are durable, each behind its key; of one key they come in the order of their timestamps."""
+    def apply(self, rows: Iterable[tuple[bytes, bytes]], least: int, greatest: int) -> None:
+        """Add versions that are durable, each behind its key; of one key they come in the order of their timestamps.
+        `least`, `greatest`: timestamps among them, which the caller knows without a look at each row."""
         known = self._rows
         count = memory = 0
         for key, version in rows:
-            if self.least_timestamp is None:
-                self.least_timestamp = timestamp_of(version)
             before = known.setdefault(key, version)
             memory += len(version)
             if before is version:
@@ -60,6 +62,10 @@ class RowStore:
                 known[key] = [before, version]
                 memory += VERSION_MEMORY
             count += 1
+        if count:
+            before_all = self.least_timestamp
+            self.least_timestamp = least if before_all is None else min(before_all, least)
+            self.greatest_timestamp = max(self.greatest_timestamp, greatest)
         self.row_count += count
         self.memory_bytes += memory
 

@@ -31,6 +31,7 @@ YT_NUMBERS: Mapping[str, int] = {
     "TOO_MANY_EDEN_STORES": 1703,
     "TOO_MANY_DYNAMIC_STORES": 1703,
     "INVALID_MOUNT_REVISION": 1704,
+    "ROW_LOCKED": 1713,
     "TOO_MANY_ROWS_IN_TRANSACTION": 1717,
 }
 """YT's numbers of codes that it knows too."""
