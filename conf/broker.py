@@ -7,7 +7,7 @@ of Kafka's that change nothing here are tables, in `without_effect` and `access_
 from dataclasses import dataclass
 from typing import Any
 
-from pqbroker.conf import consumer_groups, cues, http, sql, storage, tables, topic_defaults
+from pqbroker.conf import consumer_groups, cues, http, sql, storage, tables, topic_defaults, transactions
 from pqbroker.conf.access_control import ACCESS_CONTROL
 from pqbroker.conf.addresses import address_counts
 from pqbroker.conf.declare import Kind, rows, setting
@@ -324,6 +324,13 @@ class BrokerSettings:
     table_feeds_max: int = tables.FEEDS_MAX
     table_feed_rate: int = tables.FEED_RATE
     table_backoff_ms: int = tables.BACKOFF_MS
+    transactions_max: int = transactions.TRANSACTIONS_MAX
+    transaction_timeout_ms_max: int = transactions.TRANSACTION_TIMEOUT_MS_MAX
+    transaction_age_ms_max: int = transactions.TRANSACTION_AGE_MS_MAX
+    transaction_rows_max: int = transactions.TRANSACTION_ROWS_MAX
+    transaction_participants_max: int = transactions.TRANSACTION_PARTICIPANTS_MAX
+    transaction_prepare_ms_max: int = transactions.TRANSACTION_PREPARE_MS_MAX
+    transaction_kept_ms: int = transactions.TRANSACTION_KEPT_MS
     sql_queries_max: int = sql.QUERIES_MAX
     sql_depth_max: int = sql.DEPTH_MAX
     sql_time_ms_max: int = sql.TIME_MS_MAX

@@ -32,7 +32,13 @@ from pqbroker.broker.node.group_samples import group_samples
 from pqbroker.broker.node.partition_samples import Sums
 from pqbroker.broker.node.parts import Node
 from pqbroker.broker.node.process_samples import process_samples
-from pqbroker.broker.node.table_samples import feed_samples, sorted_samples, sql_samples, table_samples
+from pqbroker.broker.node.table_samples import (
+    feed_samples,
+    sorted_samples,
+    sql_samples,
+    table_samples,
+    transaction_samples,
+)
 from pqbroker.broker.services.cells.cell_owner import CellLost, CellOwner
 from pqbroker.broker.services.leaders import Leaders
 from pqbroker.broker.services.producer_ids import ProducerIds
@@ -175,6 +181,7 @@ class Server:
         taken += yield from table_samples(known, self.node.metrics.tables)
         taken += yield from sorted_samples(self._cell.current.sorted_tables)
         taken += yield from feed_samples(self.node)
+        taken += transaction_samples(self._cell.current.commits)
         taken += sql_samples(self.node.workers)
         taken += process_samples(self.node.started_ms)
         return [*taken, *_held_samples(self.node, receiving), Sample("durability", 1, (settings.durability,))]

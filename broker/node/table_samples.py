@@ -1,4 +1,4 @@
-"""Metrics of tables, staged rows, SQL queries and worker processes, read at scrape time."""
+"""Metrics of tables, transactions, staged rows, SQL queries and worker processes, read at scrape time."""
 
 import resource
 from collections import Counter
@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from pqbroker.broker.ground.metrics import Sample, Sampling, TableCounters
+from pqbroker.broker.services.commits.commits import Commits
 from pqbroker.broker.services.materializing.callers import FeedingNode
 from pqbroker.broker.services.sql.workers import Workers
 from pqbroker.pq.serving.topic import Topic
@@ -118,6 +119,20 @@ def feed_samples(node: FeedingNode) -> Sampling:
         Sample("table_feed_records", counters.records),
         Sample("table_feed_rows", counters.rows),
         Sample("table_feed_dead_letters", counters.dead_letters),
+    ]
+
+
+def transaction_samples(commits: Commits) -> list[Sample]:
+    """Transactions over tables that were started and have ended, those that are open, and what commits have left."""
+    counters = commits.counters
+    return [
+        Sample("transactions_started", counters.started),
+        Sample("transactions_committed", counters.committed),
+        Sample("transactions_aborted", counters.aborted),
+        Sample("transactions_timed_out", counters.timed_out),
+        Sample("commits_over_cells", counters.over_cells),
+        Sample("transactions_open", commits.open_count),
+        Sample("transaction_participants_unfinished", commits.unfinished_count),
     ]
 
 

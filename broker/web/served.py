@@ -33,6 +33,7 @@ from pqbroker.broker.web.resources import (
 from pqbroker.broker.web.routing.routes import Call, Route
 from pqbroker.broker.web.tables import materialization_routes as materializations
 from pqbroker.broker.web.tables import routes as tables
+from pqbroker.broker.web.tables import transaction_routes as transactions
 from pqbroker.broker.web.tree import routes as tree
 
 
@@ -57,6 +58,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *partitions.ROUTES,
     *tables.ROUTES,
     *materializations.ROUTES,
+    *transactions.ROUTES,
     *tree.ROUTES,
     *tablets.ROUTES,
     *tablet_changes.ROUTES,

@@ -17,9 +17,9 @@ This page is written from the commands (`python -m tests.support.cli_page`); a t
 `pqbroker serve` is the broker. All else is a client, but for `doctor`, `restore` and `crashtest`: it speaks Kafka's
 protocol with any broker, ours or Apache Kafka, the one at `127.0.0.1:9092` unless `--broker HOST:PORT` or the
 environment's `PQBROKER_BROKER` names another. Several are named with commas between them; the port is 9092 unless
-given. A command that needs what a broker does not serve says so. `pqbroker tablet`, `table`, `cell`, `bundle`, `sql`,
-`backup` and `cluster connections` are for brokers of ours alone: they ask the HTTP address, `127.0.0.1:8092` unless
-`--http HOST:PORT` or `PQBROKER_HTTP` names another.
+given. A command that needs what a broker does not serve says so. `pqbroker tablet`, `table`, `transaction`, `cell`,
+`bundle`, `sql`, `backup` and `cluster connections` are for brokers of ours alone: they ask the HTTP address,
+`127.0.0.1:8092` unless `--http HOST:PORT` or `PQBROKER_HTTP` names another.
 
 - `pqbroker`, `pqbroker topic` and the like without more list their commands; `--help` explains one.
 - `--json` prints objects with the keys below, one a line; else there are tables for people. `NO_COLOR` turns their
@@ -44,6 +44,10 @@ given. A command that needs what a broker does not serve says so. `pqbroker tabl
 _FED = (
     "table, path, topic, state, reason (code, message, cure), lag, dead_letter_count, dead_letter_topic, columns, "
     "created, partitions (partition, offset, end_offset, lag), dead_letters (partition, offset, reason)"
+)
+_TRANSACTION = (
+    "transaction, state, principal, start_timestamp, started, timeout_ms, expires, cause, commit_timestamp; times in "
+    "milliseconds since 1970"
 )
 KEYS = {
     "table materialize": _FED,
@@ -126,6 +130,9 @@ KEYS = {
     ),
     "table compact": "path, forced_compaction_revision, estimate",
     "table explain-compaction": "name, path, state, task_count, tasks, balance, left_out, rests, node_tasks",
+    "transaction list": _TRANSACTION,
+    "transaction describe": "as `transaction list`",
+    "transaction abort": "transaction, aborted",
     "cell list": "id, bundle, health, generation, tablets, cause",
     "cell create": "those of list",
     "cell remove": "cell, removed",
@@ -147,7 +154,7 @@ KEYS = {
     "crashtest": "seed, kills, records",
 }
 """The tests of each command compare them with what it prints."""
-FAMILIES_OVER_HTTP = ("tablet ", "table ", "cell ", "bundle ")
+FAMILIES_OVER_HTTP = ("tablet ", "table ", "transaction ", "cell ", "bundle ")
 OVER_HTTP = {"sql", "get", "list", "exists", "set", "backup", "cluster connections"}
 """Commands beside these families that ask the HTTP address of a broker of ours."""
 WITHOUT_BROKER = {"completion", "doctor", "crashtest", "restore"}

@@ -225,6 +225,42 @@ LIMITS = (
         share=Share.REQUEST,
     ),
     Limit(
+        "transactions over tables that are open", ("pqbroker.transactions.max",), "TOO_MANY_TRANSACTIONS, 503",
+        "broker/web/test_transactions.py::test_more_transactions_than_a_client_may_have_are_refused",
+        share=Share.ADDRESS,
+        beside="broker/web/test_transactions.py::test_more_transactions_than_a_client_may_have_are_refused",
+    ),
+    Limit(
+        "time that a transaction over tables stays open",
+        ("pqbroker.transaction.timeout.ms.max", "pqbroker.transaction.age.ms.max"),
+        "INVALID_TIMEOUT, 400; it is aborted",
+        "broker/web/test_transactions.py::test_pings_do_not_keep_a_transaction_open_beyond_its_age",
+    ),
+    Limit(
+        "rows of a transaction over tables", ("pqbroker.transaction.rows.max",), "TOO_MANY_ROWS_IN_TRANSACTION, 413",
+        "broker/web/test_transaction_writes.py::test_a_transaction_writes_so_many_rows", share=Share.REQUEST,
+    ),
+    Limit(
+        "tablets that a transaction or an insertion writes to", ("pqbroker.transaction.participants.max",),
+        "TOO_MANY_PARTICIPANTS, 413",
+        "broker/web/test_transaction_writes.py::test_a_transaction_writes_to_so_many_tablets", share=Share.REQUEST,
+    ),
+    Limit(
+        "time that a commit keeps other writes of its rows waiting", ("pqbroker.transaction.prepare.ms.max",),
+        "COMMIT_TOO_SLOW, 503; it is aborted",
+        "broker/web/test_transaction_writes.py::test_a_commit_that_is_too_slow_before_its_decision_is_aborted",
+        share=Share.REQUEST,
+    ),
+    Limit(
+        "time for which outcomes of transactions are kept", ("pqbroker.transaction.kept.ms",), "they are forgotten",
+        "broker/web/test_transactions.py::test_an_ended_transaction_is_kept_for_its_time_and_forgotten",
+    ),
+    Limit(
+        "ended transactions that are shown", ("broker/services/commits/open_transactions.py:KEPT_MAX",),
+        "the oldest are forgotten; outcomes of commits stay for their time",
+        "broker/web/test_transactions.py::test_so_many_ended_transactions_are_kept",
+    ),
+    Limit(
         "memory of rows of sorted tables that are in no chunk yet", ("pqbroker.table.stores.bytes.max",),
         "OUT_OF_TABLET_MEMORY", "broker/web/test_sorted_limits.py::test_stores_that_fill_the_memory_refuse_writes",
     ),

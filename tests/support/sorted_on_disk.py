@@ -60,6 +60,16 @@ def explain_tablet(values: dict[bytes, bytes], types: list[str]) -> dict[str, in
         elif letter == b"e":
             assert (rest, {*json.loads(value)}) == (b"", {"run", "count", "last"})
             count("dead letters")
+        elif letter == b"x":
+            magic, transaction, _, _, _, _ = unpack_from("<4s16sQIQQ", value)
+            assert (magic, transaction) == (b"PQT1", rest)
+            rows = explain_log(value[48:], types)
+            assert all(row[1] == 0 for row in rows)
+            count("prepared rows", len(rows))
+        elif letter == b"y":
+            magic, transaction, _, _, _, _, others = unpack_from("<4s16sQQ16sII", value)
+            assert (magic, transaction, len(value)) == (b"PQD1", rest, 60 + 12 * others)
+            count("decisions")
         else:
             assert letter == b"t", key
             assert numbers.setdefault(unpack(">QI", rest)[0], "task") == "task"

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pqbroker.broker.services.cells.data_cells import BACK_OFF_FIRST_S, BACK_OFF_MOST_S, DataCells, NodeParts
 from pqbroker.broker.services.cells.opening import level_of, open_or_read
 from pqbroker.broker.services.cells.tablet_gluing import TabletGluing
+from pqbroker.broker.services.commits.commits import CommitCounters, Commits, CommitSurroundings
 from pqbroker.broker.services.configs.node_settings import NodeSettings, layers_of
 from pqbroker.broker.services.coordination.coordinators import Coordinators
 from pqbroker.conf.broker import BrokerSettings
@@ -63,12 +64,14 @@ class OpenCell:
     cells: OpenCells
     """Open cells of the node: this one and those beside it."""
     others: DataCells
+    commits: Commits
     objects: Sequence[ServedObjects]
     """Objects of the scheme, by kind."""
 
     async def stop(self) -> None:
         """End all that runs on the cell, which stays open; close the other cells. Raises ShardLost."""
         self.coordinators.close()
+        await self.commits.stop()
         for objects in reversed(self.objects):
             await objects.stop()
         await self.others.close()
@@ -80,26 +83,27 @@ def _log(defect: BaseException) -> None:
 
 
 async def open_cell(
-    engine: Engine, settings: BrokerSettings, clock: Callable[[], int], failed: Callable[[BaseException], None] = _log
+    engine: Engine, settings: BrokerSettings, clock: Callable[[], int], failed: Callable[[BaseException], None] = _log,
+    counters: CommitCounters | None = None,
 ) -> OpenCell:
     """Open the system cell with a new generation and start all that lives in it; for reading only where its disk is
     full. EngineError, CommitRefused, ShardLost.
 
-    `settings`: those that the node was started with. ConfigError if the storage profile is invalid. What is dead is
-    removed from the cell from then on, unless something of it could not be read.
+    `settings`: those that the node was started with; `counters`: those of earlier openings. ConfigError if the storage
+    profile is invalid. What is dead is removed from the cell from then on, unless something of it could not be read.
     """
     profile = parse_profile(settings.storage_profile, parse_pools(settings.pools))
 
     async def open_by(opener: Opener) -> OpenCell:
         cell = await Cell.open(opener, profile=profile, releases=False, commits_max=settings.tablet_commits_max)
-        return await _start_all(cell, engine, settings, clock, failed)
+        return await _start_all(cell, engine, settings, clock, failed, counters or CommitCounters())
 
     return await open_or_read(engine, open_by)
 
 
 async def _start_all(
     cell: Cell, engine: Engine, settings: BrokerSettings, clock: Callable[[], int],
-    failed: Callable[[BaseException], None],
+    failed: Callable[[BaseException], None], counters: CommitCounters,
 ) -> OpenCell:
     """Start what lives in the system cell; it is closed when that fails."""
     try:
@@ -109,7 +113,8 @@ async def _start_all(
         topics = Topics(cells, scheme, settings=in_force, clock=clock)
         now = NodeSettings(settings, scheme.settings, topics.configure_node)
         time = NodeTime(clock, topics.share.timestamps)
-        share = SortedShare(time, sorted_settings(in_force), topics.memory.key_values)
+        unfinished = topics.share.unfinished
+        share = SortedShare(time, sorted_settings(in_force), topics.memory.key_values, unfinished=unfinished)
         sorted_tables = SortedTables(cells, scheme, share)
         objects = (topics, sorted_tables)
         for kind in objects:
@@ -119,16 +124,18 @@ async def _start_all(
             await coordinators.start()
         scheme.reclaim(host)
         await cell.release()
-        parts = NodeParts(engine, settings, hive, cells, scheme, objects)
+        commits = Commits(cells, scheme, CommitSurroundings(time, unfinished, share.reads, counters), in_force)
+        parts = NodeParts(engine, settings, hive, cells, scheme, objects, commits)
         others = DataCells(parts, TabletGluing(scheme, topics, cells), failed)
         await _start_others(others)
+        commits.start()
     except BaseException:
         await _close(cell)
         raise
     if cell.quarantine.is_damaged:
         cure = f"nothing is removed from this cell: {HELD_CURE}" if cell.quarantine.is_held else QUARANTINE_CURE
         log.error("%d places of the cell are unreadable, the rest is served; %s", len(cell.quarantine.damages), cure)
-    return OpenCell(cell, host, scheme, now, topics, sorted_tables, coordinators, hive, cells, others, objects)
+    return OpenCell(cell, host, scheme, now, topics, sorted_tables, coordinators, hive, cells, others, commits, objects)
 
 
 def sorted_settings(settings: BrokerSettings) -> SortedSettings:
@@ -177,6 +184,7 @@ class CellOwner:
         self._settings = settings
         self._clock = clock
         self._loop = asyncio.get_running_loop()
+        self._counters = CommitCounters()
         self.failed: asyncio.Future[CellLost] = self._loop.create_future()
 
     current: OpenCell
@@ -186,8 +194,11 @@ class CellOwner:
         return not self.current.cell.lost.done()
 
     async def open(self) -> OpenCell:
-        self.current = await open_cell(self._engine, self._settings, self._clock, self._defect)
+        self.current = await self._open()
         return self.current
+
+    async def _open(self) -> OpenCell:
+        return await open_cell(self._engine, self._settings, self._clock, self._defect, self._counters)
 
     def _defect(self, error: BaseException) -> None:
         """A cell beside the system cell is not watched any more."""
@@ -278,7 +289,7 @@ class CellOwner:
         while True:
             await asyncio.sleep(back_off_s)
             try:
-                opened = await open_cell(self._engine, self._settings, self._clock, self._defect)
+                opened = await self._open()
             except (EngineError, CommitRefused, ShardLost) as error:
                 log.error("the cell cannot be opened again yet: %s", error)
                 if self._loop.time() > deadline:

@@ -18,6 +18,7 @@ from typing import Any
 from pqbroker.broker.services.cells.opening import level_of, open_or_read
 from pqbroker.broker.services.cells.tablet_gluing import Glue, Reshard, TabletGluing
 from pqbroker.broker.services.cells.tablet_moves import TabletMoves
+from pqbroker.broker.services.commits.commits import Commits
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.storage import parse_pools, parse_profile
 from pqbroker.pq.serving.topic import Topic
@@ -46,6 +47,11 @@ from pqbroker.storage.uninterrupted import uninterrupted
 
 log = logging.getLogger(__name__)
 
+_LEFT = "the system cell was lost; this cell is opened with it"
+_UNFINISHED = (
+    "commits of several cells are not finished everywhere, so a backup would hold parts of them: try again when all "
+    "cells are open and `pqbroker transaction list` shows none in doubt"
+)
 READING_ONLY = "reading only"
 """Health of a cell that has no room to be written."""
 BACK_OFF_FIRST_S = 0.05
@@ -74,6 +80,7 @@ class NodeParts:
     cells: OpenCells
     scheme: Scheme
     objects: Sequence[ServedObjects]
+    commits: Commits
 
 
 class DataCells:
@@ -85,6 +92,7 @@ class DataCells:
         self._hive = parts.hive
         self._cells = parts.cells
         self._scheme = parts.scheme
+        self._commits = parts.commits
         self._objects = {objects.kind: objects for objects in parts.objects}
         assert self._objects.keys() == OBJECT_KINDS.keys(), "each kind of object is served by one"
         self._moves = TabletMoves(parts.cells)
@@ -188,7 +196,7 @@ class DataCells:
 
     async def back_up(self, name: str) -> BackupFacts:
         """Copy the system cell and all others, each as it is at one moment, while they serve; none is made or removed
-        meanwhile. EngineCannot, BackupRefused, ShardLost."""
+        meanwhile, and no commit of several cells begins. EngineCannot, BackupRefused, ShardLost."""
         async with self._changes:
             others = {}
             for cell in sorted(self._hive.cells):
@@ -197,7 +205,12 @@ class DataCells:
                     cure = self.failure(cell) or "open or remove it first; `pqbroker cell list` says why it is not open"
                     raise BackupRefused(f"cell {cell} is {self.health(cell)}, and a backup holds every cell: {cure}")
                 others[str(cell)] = host.cell
-            return await self._cells.system.cell.backup(name, others)
+            if not others:
+                return await self._cells.system.cell.backup(name, others)
+            async with self._commits.pause() as is_quiet:  # so that no restored cell lacks what another one decided
+                if not is_quiet:
+                    raise BackupRefused(_UNFINISHED)
+                return await self._cells.system.cell.backup(name, others)
 
     async def close(self) -> None:
         """Close every cell; none is opened any more, so that the next opening of the node finds them free."""
@@ -240,7 +253,7 @@ class DataCells:
     def _watch(self, record: CellRecord) -> _Watched:
         watched = self._watched[record.cell] = _Watched(asyncio.Event(), asyncio.Event())
         if self._is_closed:
-            watched.failure = "the system cell was lost; this cell is opened with it"
+            watched.failure = _LEFT
             watched.tried.set()
             return watched
         watched.task = asyncio.get_running_loop().create_task(self._run(record, watched))
@@ -287,6 +300,9 @@ class DataCells:
             watched.tried.set()
             await _wait(watched.leaving, back_off_s)
             back_off_s = min(2 * back_off_s, BACK_OFF_MOST_S)
+        if not watched.tried.is_set():
+            watched.failure = _LEFT
+            watched.tried.set()
 
     async def _open(self, cell: CellId) -> TabletHost:
         """Open the cell, for reading only where its disk is full, and start what lives in it. EngineError,

@@ -26,6 +26,7 @@ from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.tablet import PqTablet
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.pq.serving.topics import Topics
+from pqbroker.pq.serving.transacted_batches import under_way, why_under_way
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.protocol.records import BatchHeader, batches
 from pqbroker.storage.bundles.bundle import BundleRefused
@@ -70,11 +71,13 @@ class TabletGluing:
     async def reshard(self, topic: Topic, glue: Glue, change: Reshard) -> Topic:
         """Make the tablet, then the change. Not to be cancelled.
 
-        BundleRefused: a cell is not open, or rows cannot be read; CommitRefused, ShardLost, and what `change` raises.
+        BundleRefused: a cell is not open, rows cannot be read, or a transaction is under way; CommitRefused, ShardLost,
+        and what `change` raises.
         """
         record = topic.record
         home = self._open(record, glue.survivor)
         self._check_held(record, glue)
+        _check_no_transaction(topic, glue)
         (tablet_id,) = await self._scheme.reserve_tablets(1)
         try:
             await self._make(topic, glue, tablet_id, home)
@@ -125,6 +128,13 @@ class TabletGluing:
         if host is None or host.cell.lost.done():
             raise BundleRefused(f"cell {cell} is not open")
         return host
+
+
+def _check_no_transaction(topic: Topic, glue: Glue) -> None:
+    """BundleRefused where rows of a transaction would be left behind."""
+    for index in (glue.survivor, *glue.removed):
+        if under_way(topic.partitions[index]) is not None:
+            raise BundleRefused(f"{topic.record.name}: {why_under_way(topic.partitions[index])}")
 
 
 async def _copy(tablet: PqTablet, storage: TabletStorage) -> None:

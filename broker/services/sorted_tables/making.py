@@ -68,7 +68,8 @@ async def create_sorted(caller: TablesCaller, new: NewSortedTable) -> SortedTabl
 
 
 async def delete_sorted(caller: TablesCaller, name: str) -> None:
-    """Delete a table. KafkaError TOPIC_AUTHORIZATION_FAILED, TOPIC_DELETION_DISABLED; TableError NO_TABLE."""
+    """Delete a table. KafkaError TOPIC_AUTHORIZATION_FAILED, TOPIC_DELETION_DISABLED; TableError NO_TABLE,
+    TRANSACTION_UNDER_WAY."""
     table = find_sorted(caller, AclOperation.DELETE, name)
     if not caller.node.settings.delete_topic_enable:
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false: no table is deleted")

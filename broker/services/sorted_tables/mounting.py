@@ -36,7 +36,8 @@ async def change_sorted_state(
     """Mount, unmount, freeze or unfreeze tablets; return when they are in their state, or with `is_awaited` false as
     soon as they are on their way. A mount makes the set attributes act in these tablets.
 
-    KafkaError TOPIC_AUTHORIZATION_FAILED; TableError NO_TABLE, NO_TABLET, NO_CELL, WRONG_STATE, CANNOT_MOVE.
+    KafkaError TOPIC_AUTHORIZATION_FAILED; TableError NO_TABLE, NO_TABLET, NO_CELL, WRONG_STATE, CANNOT_MOVE,
+    TRANSACTION_UNDER_WAY.
     """
     table = find_sorted(caller, AclOperation.ALTER, name)
     record = table.record

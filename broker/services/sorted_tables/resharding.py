@@ -43,12 +43,15 @@ async def reshard_sorted(caller: TablesCaller, name: str, wanted: SortedReshard)
     """Reshard a table. Durable with one commit of the scheme; the new tablets are unmounted.
 
     KafkaError TOPIC_AUTHORIZATION_FAILED; TableError NO_TABLE, NO_TABLET, INVALID_PIVOTS, INVALID_RESHARD, WRONG_STATE,
-    RESHARD_FAILED, TABLET_NOT_OPEN.
+    RESHARD_FAILED, TABLET_NOT_OPEN, TRANSACTION_UNDER_WAY.
     """
     table = find_sorted(caller, AclOperation.ALTER, name)
     indexes = wanted.tablets.among(table.record.name, len(table.tablets))
     first, last = indexes[0], indexes[-1]
     sorted_tables = caller.node.cell.current.sorted_tables
+    if not wanted.is_dry_run:
+        for tablet in [table.tablets[index] for index in indexes]:
+            await tablet.transactions.ended(with_decisions=True)
     try:
         plan = plan_reshard(table, first, last, await _pivots(table, first, last, wanted))
         _check_count(len(table.tablets) - len(indexes) + len(plan.pivots))

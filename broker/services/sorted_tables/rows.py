@@ -3,7 +3,7 @@
 import asyncio
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -12,15 +12,14 @@ from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.sorted_tables.finding import find_sorted
 from pqbroker.broker.services.tables.arrow_rows import encode_sorted_arrow
 from pqbroker.broker.services.tables.callers import TablesCaller
-from pqbroker.broker.services.tables.inserting import GivenRows
+from pqbroker.broker.services.tables.inserting import GivenRows, check_participants
 from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
-from pqbroker.tables.mount import MountState, closed
 from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.lookups import FOUND_KEYS_MAX, ChunkReplaced, Lookup, RangeTooLarge
 from pqbroker.tables.serving.table import SortedTable
 from pqbroker.tables.serving.tablet import SortedTablet
-from pqbroker.tables.serving.writes import ROWS_OF_TURN, write
+from pqbroker.tables.serving.writes import ROWS_OF_TURN, MovedApart, write
 from pqbroker.tables.sorted.log_entries import NewRow
 from pqbroker.tables.sorted.rows import (
     check_columns,
@@ -56,7 +55,7 @@ async def insert_sorted(caller: TablesCaller, name: str, rows: GivenRows, *, is_
     else they are null.
 
     KafkaError TOPIC_AUTHORIZATION_FAILED; TableError NO_TABLE, INVALID_ROW, INVALID_STREAM, TOO_MANY_ROWS, WRONG_STATE,
-    SEVERAL_CELLS, TABLET_STARTING, TABLET_NOT_OPEN, TABLE_CHANGED; CommitRefused, ShardLost.
+    TOO_MANY_PARTICIPANTS, TABLET_STARTING, TABLET_NOT_OPEN, TABLE_CHANGED, ROW_LOCK_CONFLICT; CommitRefused, ShardLost.
     """
     table = find_sorted(caller, AclOperation.WRITE, name)
     schema = table.schema
@@ -65,8 +64,8 @@ async def insert_sorted(caller: TablesCaller, name: str, rows: GivenRows, *, is_
             encoded = await encode_sorted_arrow(caller.node, schema, rows.items, is_update=is_update)
     else:
         encode = partial(encode_rows, schema, rows.items, rows.place, is_update=is_update)
-        encoded = await _encoded(rows, encode)
-    return await _write(table, schema, encoded)
+        encoded = await encoded_in_time(rows, encode)
+    return await _write(caller, table, schema, encoded)
 
 
 async def delete_sorted_rows(caller: TablesCaller, name: str, keys: GivenRows) -> WrittenRows:
@@ -74,7 +73,7 @@ async def delete_sorted_rows(caller: TablesCaller, name: str, keys: GivenRows) -
     table = find_sorted(caller, AclOperation.WRITE, name)
     schema = table.schema
     encode = partial(encode_deletes, schema, keys.items, keys.place)
-    return await _write(table, schema, await _encoded(keys, encode))
+    return await _write(caller, table, schema, await encoded_in_time(keys, encode))
 
 
 async def look_up(
@@ -84,7 +83,7 @@ async def look_up(
     None for all.
 
     KafkaError TOPIC_AUTHORIZATION_FAILED; TableError NO_TABLE, NO_COLUMN, INVALID_ROW, TOO_MANY_ROWS, WRONG_STATE,
-    TABLET_STARTING, TABLET_NOT_OPEN, CHUNK_DAMAGED, LOOKUP_TOO_LARGE.
+    TABLET_STARTING, TABLET_NOT_OPEN, CHUNK_DAMAGED, LOOKUP_TOO_LARGE, ROW_LOCKED.
     """
     table = find_sorted(caller, AclOperation.READ, name)
     shown = check_columns(table.schema, columns)
@@ -95,6 +94,8 @@ async def look_up(
     metrics.looked_up_keys += len(wanted)
     answer = _Answer(table.schema, shown, caller.node.settings.http_answer_bytes_max)
     if timestamp is None:
+        while await _have_waited(tablets, wanted, indexes):
+            pass
         seen = {index: tablet.visible for index, tablet in tablets.items()}
         oldest = min(seen.values(), default=TIMESTAMP_MAX)
         reads = table.tablets[0].share.reads
@@ -104,14 +105,33 @@ async def look_up(
         finally:
             reads.close(oldest)
         return answer.rows
-    for tablet in tablets.values():
+    for index, tablet in tablets.items():
         tablet.check_timestamp(timestamp)
-        await tablet.settle(timestamp)
+        await tablet.settle(timestamp, _of_tablet(wanted, indexes, index) if tablet.has_locks else ())
+    for tablet in tablets.values():
+        tablet.check()  # it may have been unmounted meanwhile
     lookups = {index: tablet.lookup(timestamp) for index, tablet in tablets.items()}
     await _find_all(answer, wanted, indexes, lookups)
     for tablet in tablets.values():
         tablet.check_timestamp(timestamp)  # a clean-up may have ended meanwhile
     return answer.rows
+
+
+async def _have_waited(
+    tablets: Mapping[int, SortedTablet], keys: Sequence[bytes], indexes: Sequence[int]
+) -> bool:
+    """Wait until all that is acknowledged of keys is found in their tablets; False: nothing was to be waited for, so
+    that it is so of all of them now. TableError ROW_LOCKED."""
+    found = [
+        await tablet.see_committed(_of_tablet(keys, indexes, index))
+        for index, tablet in tablets.items() if tablet.has_locks
+    ]  # fmt: skip
+    return any(found)
+
+
+def _of_tablet(keys: Sequence[bytes], indexes: Sequence[int], index: int) -> list[bytes]:
+    """Return the keys that a tablet has; `indexes`: the tablet of each."""
+    return [key for key, of in zip(keys, indexes, strict=True) if of == index]
 
 
 async def _find_all(
@@ -223,27 +243,34 @@ def _readable(table: SortedTable, index: int) -> SortedTablet:
     return tablet
 
 
-async def _encoded(rows: GivenRows, encode: partial[list[NewRow]]) -> list[NewRow]:
+async def encoded_in_time(rows: GivenRows, encode: Callable[[], list[NewRow]]) -> list[NewRow]:
+    """Return encoded rows; many are encoded in a thread, a look at a time."""
     if len(rows.items) <= FEW_ROWS:
         return encode()
     async with rows.look:
         return await asyncio.to_thread(encode)
 
 
-async def _write(table: SortedTable, schema: SortedSchema, rows: Sequence[NewRow]) -> WrittenRows:
+async def _write(caller: TablesCaller, table: SortedTable, schema: SortedSchema, rows: Sequence[NewRow]) -> WrittenRows:
     """Write rows that were encoded by a schema. TableError TABLE_CHANGED if it was changed meanwhile."""
     if not rows:
         return WrittenRows(0, 0)
-    by_tablet = await _by_tablet(table, rows)
+    by_tablet = await split_by_tablet(table, rows)
     if table.schema is not schema:
         text = f"the schema of {table_path(table.record.name)} was changed while the rows were encoded"
         raise TableError("TABLE_CHANGED", text, "Send them again.")
-    _check_writable(table, by_tablet)
-    parts = [(table.tablets[index].writes, some) for index, some in sorted(by_tablet.items())]
-    return WrittenRows(len(rows), await write(parts))
+    check_writable(table, by_tablet)
+    if len({table.record.cell_of(index) for index in by_tablet}) == 1:
+        with suppress(MovedApart):
+            parts = [(table.tablets[index].writes, some) for index, some in sorted(by_tablet.items())]
+            return WrittenRows(len(rows), await write(parts))
+    check_participants(caller, len(by_tablet))
+    apart = [table.part(index, some, None) for index, some in sorted(by_tablet.items())]
+    decision = await caller.node.cell.current.commits.write(apart)
+    return WrittenRows(len(rows), decision.timestamp)
 
 
-async def _by_tablet(table: SortedTable, rows: Sequence[NewRow]) -> Mapping[int, Sequence[NewRow]]:
+async def split_by_tablet(table: SortedTable, rows: Sequence[NewRow]) -> Mapping[int, Sequence[NewRow]]:
     """Return the rows of each tablet, by its index; a thread takes many apart."""
     while True:
         pivots = table.record.pivots
@@ -263,14 +290,7 @@ def _apart(pivots: Sequence[bytes], rows: Sequence[NewRow]) -> Mapping[int, Sequ
     return found
 
 
-def _check_writable(table: SortedTable, by_tablet: Mapping[int, Any]) -> None:
+def check_writable(table: SortedTable, by_tablet: Mapping[int, Any]) -> None:
+    """TableError WRONG_STATE unless all of the tablets are mounted; and as `SortedTablet.check_writable`."""
     for index in by_tablet:
-        state = table.state_of(index)
-        if state is not MountState.MOUNTED:
-            raise closed(table_path(table.record.name), index, state)
-        table.tablets[index].check_writable()
-    cells = {table.record.cell_of(index) for index in by_tablet}
-    if len(cells) > 1:
-        text = f"the rows are for tablets of {len(cells)} cells: {', '.join(sorted(map(str, cells)))}"
-        cure = "Send the rows of each cell's tablets in a request of their own; …/tablets shows pivots and cells."
-        raise TableError("SEVERAL_CELLS", text, cure)
+        table.check_takes_rows(index)

@@ -194,8 +194,8 @@ class Query:
         """Return what the worker needs to know of topics and sorted tables. What comes later is none of the query's."""
         of_tables = [name for name in names if self._targets.is_sorted(name)]
         if self._question.timestamp is not None and not of_tables:
-            text = "timestamp is given, and the query names no sorted table"
-            raise QueryRefused("INVALID_QUERY", text, "Leave timestamp out; topics have \"$timestamp\" as a column.")
+            text = "timestamp or transaction is given, and the query names no sorted table"
+            raise QueryRefused("INVALID_QUERY", text, "Leave it out; topics have \"$timestamp\" as a column.")
         self._topics = {name: self._targets.topic(name) for name in names if name not in of_tables}
         found = {name: _snapshot_of(topic) for name, topic in self._topics.items()}
         for name in of_tables:

@@ -6,6 +6,7 @@ from pqbroker.broker.ground.access import Principal
 from pqbroker.broker.ground.metrics import Metrics
 from pqbroker.broker.ground.openings import Openings
 from pqbroker.broker.services.cells.data_cells import DataCells
+from pqbroker.broker.services.commits.commits import Commits
 from pqbroker.broker.services.configs.callers import ConfigsNode, ConfigsOpening
 from pqbroker.broker.services.sql.workers import Workers
 from pqbroker.tables.serving.tables import SortedTables
@@ -18,6 +19,8 @@ class TablesOpening(ConfigsOpening, Protocol):
     def sorted_tables(self) -> SortedTables: ...
     @property
     def others(self) -> DataCells: ...
+    @property
+    def commits(self) -> Commits: ...
 
 
 class TablesNode(ConfigsNode, Protocol):

@@ -15,9 +15,11 @@ from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.finding import find_table
 from pqbroker.broker.services.tables.readiness import (
     check_loaded,
+    check_no_transaction,
     check_nothing_decided,
     check_sessions_fit,
     check_unmounted,
+    wait_for_transactions,
 )
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.bundle import BundleRefused
@@ -39,6 +41,7 @@ async def convert(caller: TablesCaller, name: str, *, is_static: bool) -> Topic:
     topic, _ = find_table(caller, AclOperation.ALTER, name, or_static=True)
     if topic.record.is_static == is_static:
         return topic
+    await wait_for_transactions(topic)
     if is_static:
         return await _to_static(caller, topic)
     return await caller.node.cell.current.topics.change(topic.record.name, _to_dynamic)
@@ -71,6 +74,7 @@ def _check_at_rest(topic: Topic) -> None:
     check_unmounted(topic)
     check_loaded(topic)
     check_nothing_decided(topic)
+    check_no_transaction(topic)
 
 
 def _static(table: TableRecord, epoch: int) -> TableRecord:

@@ -18,9 +18,10 @@ from pqbroker.broker.services.tables.finding import check_tablet, find_typed, st
 from pqbroker.broker.services.topics.partitions import check_batch
 from pqbroker.broker.services.topics.record_checks import weigh
 from pqbroker.pq.log.sessions import Fence, SessionBatch
-from pqbroker.pq.log.write_cycle import Written
-from pqbroker.pq.serving.joint_write import Share, batches_taken, write_together
+from pqbroker.pq.serving.joint_write import Share, batches_taken, is_of_one_cell, write_together
 from pqbroker.pq.serving.topic import Topic
+from pqbroker.pq.serving.transacted_batches import BatchesPart
+from pqbroker.pq.transactions.participants import CommitPart
 from pqbroker.protocol.produced_batches import RECORD_BYTES_MIN
 from pqbroker.protocol.records import Record, encode_batch
 from pqbroker.tables.mount import MountState, closed
@@ -63,7 +64,7 @@ async def insert(caller: TablesCaller, name: str, rows: GivenRows, fence: Fence 
     """Insert rows, which appear together or not at all; those of a session's batch that was taken are not taken again.
 
     KafkaError as `find_topic` and `PartitionServer.write`; TableError, among others NO_MOUNTED_TABLETS, WRONG_STATE,
-    SEVERAL_CELLS, ROWS_TOO_LARGE and those of rows that do not fit their schema.
+    TOO_MANY_PARTICIPANTS, ROWS_TOO_LARGE and those of rows that do not fit their schema.
     """
     topic, schema = find_typed(caller, AclOperation.WRITE, name)
     if fence is None:
@@ -79,29 +80,55 @@ async def _insert(
     caller: TablesCaller, topic: Topic, encoded: EncodedRows, fence: Fence | None, taken: Mapping[int, SessionBatch]
 ) -> Inserted:
     """`taken`: what the session's last batches were, by tablet."""
+    shares = await _shares(topic, encoded, taken)
+    offsets = await _written(caller, shares, fence)
+    counted = caller.node.metrics.tables
+    pause_ms, tablets = 0, []
+    for share, first_offset in zip(shares, offsets, strict=True):
+        size, row_count = share.size, share.row_count
+        counted.inserted_rows += row_count
+        counted.inserted_bytes += size
+        pause_ms = max(pause_ms, share.partition.throttle_ms(size, row_count))
+        tablets.append(InsertedRange(share.partition.index, first_offset, row_count))
+    if pause_ms:
+        await asyncio.sleep(pause_ms / 1000)
+    return Inserted(tablets, encoded.weight)
+
+
+async def _shares(topic: Topic, encoded: EncodedRows, taken: Mapping[int, SessionBatch]) -> list[Share]:
+    """Return the rows of each tablet. TableError WRONG_STATE, NO_MOUNTED_TABLETS and others of `places`."""
     last = max(taken, key=lambda index: taken[index].sequence, default=None)
     shares = [
         Share(topic.partitions[index], [(batch, check_batch(topic, batch)) for batch in batches])
         for index, batches in _placed(topic, encoded.tablets, last).items()
     ]
-    if topic.keeps_facts:
-        shares = await asyncio.to_thread(_weighed, topic, shares)
+    return await asyncio.to_thread(_weighed, topic, shares) if topic.keeps_facts else shares
+
+
+async def _written(caller: TablesCaller, shares: Sequence[Share], fence: Fence | None) -> list[int]:
+    """Write rows of tablets, and return the index of the first row in each."""
     if fence is None and len(shares) == 1 and len(shares[0].batches) == 1:
         partition, ((batch, header),), weights = shares[0]
-        written: Sequence[Sequence[Written]] = [[await partition.write(batch, header, *weights)]]
-    else:
-        written = await write_together(shares, fence, caller.node.clock)
-    counted = caller.node.metrics.tables
-    pause_ms, tablets = 0, []
-    for share, some in zip(shares, written, strict=True):
-        size, row_count = share.size, share.row_count
-        counted.inserted_rows += row_count
-        counted.inserted_bytes += size
-        pause_ms = max(pause_ms, share.partition.throttle_ms(size, row_count))
-        tablets.append(InsertedRange(share.partition.index, some[0].base_offset, row_count))
-    if pause_ms:
-        await asyncio.sleep(pause_ms / 1000)
-    return Inserted(tablets, encoded.weight)
+        return [(await partition.write(batch, header, *weights)).base_offset]
+    if is_of_one_cell([share.partition for share in shares]):
+        return [some[0].base_offset for some in await write_together(shares, fence, caller.node.clock)]
+    check_participants(caller, len(shares))
+    parts = [BatchesPart(share, fence, caller.node.clock) for share in shares]
+    await caller.node.cell.current.commits.write(parts)
+    return [part.first_offset for part in parts]
+
+
+def check_participants(caller: TablesCaller, count: int) -> None:
+    """TableError TOO_MANY_PARTICIPANTS for more tablets than one commit may write to."""
+    most = caller.node.settings.transaction_participants_max
+    if count > most:
+        text = f"rows of {count} tablets are written, and pqbroker.transaction.participants.max = {most}"
+        raise TableError("TOO_MANY_PARTICIPANTS", text, "Write to fewer tablets at once, or raise the setting.")
+
+
+async def batch_parts(caller: TablesCaller, topic: Topic, encoded: EncodedRows) -> Sequence[CommitPart]:
+    """Return rows as parts of a commit, one a tablet. TableError as `_shares`."""
+    return [BatchesPart(share, None, caller.node.clock) for share in await _shares(topic, encoded, {})]
 
 
 def _weighed(topic: Topic, shares: Sequence[Share]) -> list[Share]:
@@ -160,8 +187,8 @@ def _placed(topic: Topic, rows: Sequence[TabletRows], last: int | None) -> Mappi
 
 
 def places(topic: Topic, rows: Sequence[TabletRows], last: int | None) -> list[int]:
-    """The tablet for each of the rows. Those that name none go to the tablet `last`, or to any other that is mounted in
-    the same cell as those that are named."""
+    """The tablet for each of the rows. Those that name none go to the tablet `last`, or to any other that is mounted,
+    in a cell of those that are named if there is one."""
     if len(rows) > TABLETS_MAX:
         text = f"the rows are for {len(rows)} tablets; one request has rows for at most {TABLETS_MAX}"
         raise TableError("SEVERAL_TABLETS", text, "Send the rows in several requests.")
@@ -171,10 +198,6 @@ def places(topic: Topic, rows: Sequence[TabletRows], last: int | None) -> list[i
         if state is not MountState.MOUNTED:
             raise closed(table_path(topic.record.name), index, state)
     cells = {topic.record.cell_of(index) for index in named}
-    if len(cells) > 1:
-        text = f"the rows are for tablets of {len(cells)} cells: {', '.join(sorted(map(str, cells)))}"
-        cure = "Send the rows of each cell's tablets in a request of their own; …/tablets shows the cell of each."
-        raise TableError("SEVERAL_CELLS", text, cure)
     return [_any_of(topic, cells, last) if index is None else index for index, _, _ in rows]
 
 
@@ -184,7 +207,7 @@ def _any_of(topic: Topic, cells: AbstractSet[Any], last: int | None) -> int:
         if state_of(topic, tried) is MountState.MOUNTED:
             return tried
     mounted = [index for index, state in enumerate(states(topic)) if state is MountState.MOUNTED]
-    found = [index for index in mounted if not cells or topic.record.cell_of(index) in cells]
+    found = [index for index in mounted if topic.record.cell_of(index) in cells] or mounted
     if not found:
         raise _none_mounted(f"{table_path(topic.record.name)} has no mounted tablets")
     return last if last in found else random.choice(found)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pqbroker.broker.services.tables.finding import states
 from pqbroker.broker.services.topics import staged_rows
 from pqbroker.pq.serving.topic import Topic
+from pqbroker.pq.serving.transacted_batches import await_transactions, under_way, why_under_way
 from pqbroker.tables.mount import MountState
 from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
@@ -42,6 +43,25 @@ def check_nothing_decided(topic: Topic) -> None:
     if staged_rows.is_being_written(topic):
         text = f"a batch of staged rows of {topic.record.name} was decided, and some of its rows are not written"
         raise TableError("WRONG_STATE", text, "Mount the table; the broker ends the batch within seconds.")
+
+
+async def wait_for_transactions(topic: Topic) -> None:
+    """Wait for the end of transactions in the table, for seconds. TableError WRONG_STATE."""
+    told = await await_transactions(topic.partitions)
+    if told is not None:
+        raise _transaction_under_way(topic, told)
+
+
+def check_no_transaction(topic: Topic) -> None:
+    """Raise TableError WRONG_STATE while a transaction is under way: it knows tablets by their ids and numbers."""
+    partition = next((one for one in topic.partitions if under_way(one) is not None), None)
+    if partition is not None:
+        raise _transaction_under_way(topic, why_under_way(partition))
+
+
+def _transaction_under_way(topic: Topic, told: str) -> TableError:
+    text = f"a transaction needs the tablets of {table_path(topic.record.name)} as they are; {told}"
+    return TableError("WRONG_STATE", text, "Give the command again when that is over.")
 
 
 async def check_sessions_fit(topic: Topic, indexes: Iterable[int], now_ms: int) -> None:

@@ -8,7 +8,13 @@ from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.cells.tablet_gluing import Glue
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.finding import ALL_TABLETS, TabletRange, find_table, states
-from pqbroker.broker.services.tables.readiness import check_loaded, check_nothing_decided, check_sessions_fit
+from pqbroker.broker.services.tables.readiness import (
+    check_loaded,
+    check_no_transaction,
+    check_nothing_decided,
+    check_sessions_fit,
+    wait_for_transactions,
+)
 from pqbroker.pq.log.head import first_kept
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.bundle import BundleRefused
@@ -36,6 +42,7 @@ async def reshard(caller: TablesCaller, name: str, change: ReshardChange) -> Top
     TooManyPartitions.
     """
     topic, _ = find_table(caller, AclOperation.ALTER, name)
+    await wait_for_transactions(topic)
     topics, plan = caller.node.cell.current.topics, _plan(change, topic)
     if not plan.is_change:
         return topic
@@ -72,6 +79,7 @@ def _plan(change: ReshardChange, topic: Topic) -> Reshard:
     _check_unmounted(topic, affected(plan, present, first, last))
     check_loaded(topic)
     check_nothing_decided(topic)
+    check_no_transaction(topic)
     _check_whole_chunks(topic, plan.removed)
     return plan
 

@@ -11,6 +11,7 @@ from pqbroker.broker.services.topics.topic_names import CLUSTER_METADATA, check_
 from pqbroker.broker.services.topics.topic_schemas import check_schema
 from pqbroker.conf.defaults import check_changed
 from pqbroker.conf.topic import NO_COMPACTION
+from pqbroker.pq.serving.transacted_batches import await_transactions
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.tablets.scheme_objects import SORTED_TABLE
 from pqbroker.storage.uninterrupted import Uninterrupted
@@ -96,6 +97,11 @@ async def find_or_create_topic(node: TopicsNode, name: str) -> "Topic":
 
 
 async def delete_topic(node: TopicsNode, name: str) -> None:
+    """Delete a topic. KafkaError TOPIC_DELETION_DISABLED, REQUEST_TIMED_OUT while a transaction is under way in it."""
     if not node.settings.delete_topic_enable:
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false: no topic is deleted")
+    topic = node.cell.current.topics.get(name, or_static=True)
+    if topic is not None and (told := await await_transactions(topic.partitions)) is not None:
+        text = f"topic {name} is not deleted while a transaction needs it; {told}. Retry when that is over"
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
     await node.cell.current.topics.delete(name)

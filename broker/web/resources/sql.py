@@ -11,6 +11,7 @@ from pqbroker.broker.services.sql.query import Query, Question
 from pqbroker.broker.services.topics.finding import every_topic, find_topic
 from pqbroker.broker.services.topics.partitions import unknown_topic
 from pqbroker.broker.web.routing.problems import Problem, bad_request, of_error
+from pqbroker.broker.web.routing.read_timestamps import find_read_timestamp
 from pqbroker.broker.web.routing.routes import Call, Route, Stream, StreamCut
 from pqbroker.broker.web.routing.schemas import COUNT, TEXT, array_of, object_of
 from pqbroker.broker.web.routing.stream_forms import ARROW_STREAM, LINES
@@ -31,7 +32,7 @@ _STATUSES = {
     "TOO_MANY_QUERIES": 503, "WORKER_LOST": 503, "QUERY_TOO_LONG": 504, "QUERY_TOO_LARGE": 413, "RESULT_TOO_LARGE": 413,
     "TABLES_NOT_INSTALLED": 501, "CORRUPT_MESSAGE": 500, "WRONG_STATE": 409,
     "NO_TABLE": 404, "TABLE_CHANGED": 409, "TABLET_BUSY": 503, "TABLET_DAMAGED": 409, "TABLET_NOT_OPEN": 409,
-    "TABLET_STARTING": 503,
+    "TABLET_STARTING": 503, "ROW_LOCKED": 503,
 }  # fmt: skip
 """HTTP status of refusals before the first byte, by code; others have 400."""
 
@@ -42,8 +43,9 @@ async def query(call: Call) -> Stream:
     format_ = body.get("format", "json")
     if format_ not in CONTENT_TYPES:
         raise bad_request(f"body.format is {format_[:100]!r}; give {', '.join(CONTENT_TYPES)}")
+    timestamp = await find_read_timestamp(call)
     question = Question(
-        body["query"], format_, call.holder, body.get("timeout_ms"), body.get("explain", False), body.get("timestamp")
+        body["query"], format_, call.holder, body.get("timeout_ms"), body.get("explain", False), timestamp
     )  # fmt: skip
     asked = Query(call.node.workers, call.node.settings, _ReadTargets(call), question)
     if question.explain:
@@ -136,7 +138,7 @@ ROUTES = (
             {"query": TEXT},
             {
                 "format": TEXT, "timeout_ms": {"type": "integer", "minimum": 1}, "explain": {"type": "boolean"},
-                "timestamp": _TIMESTAMP,
+                "timestamp": _TIMESTAMP, "transaction": TEXT,
             },
         ),
         body_example={"query": 'SELECT "$row_index", key FROM "orders" WHERE "$row_index" > 41', "format": "json"},

@@ -31,6 +31,7 @@ _TABLET_INSIDE = {
     "partition_count": COUNT, "chunk_count": COUNT, "eden_chunk_count": COUNT, "rows": COUNT, "deletes": COUNT,
     "compressed_bytes": COUNT, "uncompressed_bytes": COUNT, "overlap": COUNT, "overlap_max": COUNT,
     "overlap_key": nullable(_KEY), "retained_timestamp": COUNT,
+    "prepared_count": COUNT, "locked_keys": COUNT,
     "blocked": nullable(object_of({"code": TEXT, "number": nullable(COUNT), "message": TEXT, "cure": TEXT})),
     "flush_failure": nullable(object_of({"cause": TEXT, "retry_ms": OFFSET})), "rests": TEXT, **_WRITTEN_AGAIN,
 }  # fmt: skip

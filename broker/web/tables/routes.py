@@ -159,7 +159,7 @@ ROUTES = (
         ),
     ),
     Route(
-        "POST", "/v1/tables/{name}/rows", "Insert rows into tablets of one cell, all or none",
+        "POST", "/v1/tables/{name}/rows", "Insert rows, all or none",
         _served("insert", _inserting),
         object_of(
             {"tablets": array_of(_INSERTED), "data_weight": COUNT, "duplicate": {"type": "boolean"}},
@@ -183,7 +183,11 @@ ROUTES = (
         "Look up rows of a sorted table by their keys, or by the first columns of them, as they were at a timestamp",
         _served("look_up", _commands), object_of({"rows": array_of(nullable(_ANY))}),
         body=object_of(
-            {}, {"keys": array_of(_ANY), "prefix": _ANY, "timestamp": _TIMESTAMP, "columns": array_of(TEXT)}
+            {},
+            {
+                "keys": array_of(_ANY), "prefix": _ANY, "timestamp": _TIMESTAMP, "transaction": TEXT,
+                "columns": array_of(TEXT),
+            },
         ),
         body_example={"keys": [{"id": 1}]},
     ),

@@ -11,6 +11,7 @@ from pqbroker.broker.services.tables.finding import TabletRange
 from pqbroker.broker.services.tables.inserting import GivenRows
 from pqbroker.broker.services.tables.mounting import MountChange
 from pqbroker.broker.web.routing.problems import bad_request
+from pqbroker.broker.web.routing.read_timestamps import find_read_timestamp
 from pqbroker.broker.web.routing.routes import Accepted, Call
 from pqbroker.broker.web.tables.sorted_inside import explain_compaction, inside, tablet_inside
 from pqbroker.broker.web.tables.sorted_showing import shown_sorted, shown_sorted_tablet, sorted_facts
@@ -99,9 +100,9 @@ async def delete_rows(call: Call) -> Any:
 
 async def look_up(call: Call) -> Any:
     body = call.body
-    timestamp, columns = body.get("timestamp"), body.get("columns")
     if ("keys" in body) is ("prefix" in body):
         raise bad_request("give one of keys and prefix")
+    timestamp, columns = await find_read_timestamp(call), body.get("columns")
     if "prefix" in body:
         return {"rows": await rows.look_up_prefix(call, _name(call), body["prefix"], timestamp, columns)}
     return {"rows": await rows.look_up(call, _name(call), body["keys"], timestamp, columns)}

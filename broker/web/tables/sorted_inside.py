@@ -141,6 +141,8 @@ def _shown_tablet(table: SortedTable, index: int, background: Background) -> dic
         "overlap_max": attributes.max_overlapping_store_count,
         "overlap_key": show_short_key(table.schema, most.key) if most.count else None,
         "retained_timestamp": tablet.facts.retained_timestamp,
+        "prepared_count": len(tablet.transactions.prepared),
+        "locked_keys": tablet.transactions.locked_count,
         "blocked": _blocked(table, index),
         "flush_failure": _flush_failure(tablet, background),
         "rests": rests_of(table, index),

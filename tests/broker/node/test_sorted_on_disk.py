@@ -111,7 +111,7 @@ def test_the_tablets_are_of_the_type_that_the_page_says(directory: Path) -> None
 
 def test_the_page_names_each_key_and_each_fact() -> None:
     page = PAGE.read_text(encoding="utf-8").partition("## Rows of a sorted tablet")[2].partition("\n## ")[0]
-    assert re.findall(r"^\| `(\w)`", page, re.MULTILINE) == [*"fplcdtse"]
+    assert re.findall(r"^\| `(\w)`", page, re.MULTILINE) == [*"fplcdtsexy"]
     named = set(re.findall(r"`(\w+)`", page))
     assert {*RECORD_FACTS, "retained_timestamp", "pivots", "store", "entry", "chunk", "task", "piece"} <= named
 

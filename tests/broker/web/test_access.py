@@ -17,11 +17,13 @@ from pqbroker.protocol.errors import ErrorCode
 from tests.broker.conftest import Node
 
 OPEN = {"/v1/openapi.json"}
-FILTERED = {"/v1/groups", "/v1/materializations", "/v1/tables", "/v1/topics"}
+FILTERED = {"/v1/groups", "/v1/materializations", "/v1/tables", "/v1/topics", "/v1/transactions"}
 """Lists, which leave out what the caller may not see."""
+OWN = "/v1/transactions"
+"""Each is its user's own, and needs the rights on what it reads and writes alone: the test below."""
 NAMES = {
     "{cell}": "1", "{path}": "t/@a", "{name}": "t", "{tablet}": "1", "{partition}": "0", "{channel}": "0",
-    "{fault}": "1",
+    "{fault}": "1", "{transaction}": "0" * 32,
 }  # fmt: skip
 BODIES: dict[str, Any] = {
     "/v1/bundles": {"name": "b"},
@@ -49,6 +51,7 @@ BODIES: dict[str, Any] = {
     "/v1/tables/{name}/reshard": {"tablet_count": 1},
     "/v1/materializations": {"topic": "t", "table": "t"},
     "/v1/sql": {"query": "SELECT key FROM t"},
+    "/v1/transactions/{transaction}/commit": {"writes": []},
     "/v1/tablets/{tablet}/commands": {"commands": []},
     "/v1/backups": {"name": "b"},
     "/v1/test/store": {"fault": "clear"},
@@ -96,6 +99,9 @@ async def test_who_may_do_nothing_sees_and_changes_nothing(guarded: str, route: 
     if (route.method, route.path) in {("GET", path) for path in FILTERED}:
         assert document | {"cell": "0"} == {"cell": "0", route.path.removeprefix("/v1/"): [], "next": None}
         return
+    if route.path.startswith(OWN):
+        assert answer.status == (201 if route.path == OWN else 404)
+        return
     assert answer.status == 403, document
     assert document["error"]["code"] in {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED.name,
@@ -103,6 +109,19 @@ async def test_who_may_do_nothing_sees_and_changes_nothing(guarded: str, route: 
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED.name,
     }
     assert document["error"]["cure"]
+
+
+async def test_who_may_do_nothing_commits_no_rows_and_aborts_no_transaction_of_others(guarded: str) -> None:
+    async with aiohttp.ClientSession() as session:
+        for table in ("s", "t", "unknown"):
+            async with session.post(f"{guarded}{OWN}", json={}) as answer:
+                path = f"{guarded}{OWN}/{(await answer.json())['transaction']}"
+            for verb, body in (
+                ("abort", {"force": True}), ("commit", {"writes": [{"table": table, "rows": [{"id": 1}]}]}),
+            ):  # fmt: skip
+                async with session.post(f"{path}/{verb}", json=body) as answer:
+                    assert answer.status == 403
+                    assert (await answer.json())["error"]["code"].endswith("_AUTHORIZATION_FAILED")
 
 
 OF_TABLES = [route for route in ROUTES if route.path.startswith("/v1/tables/{name}") or route.path == "/v1/tree/{path}"]

@@ -9,7 +9,7 @@ from pqbroker.broker.web.routing.stream_forms import ARROW_STREAM
 from tests.broker.conftest import until
 from tests.broker.web.conftest import Web
 from tests.broker.web.test_arrow_rows import stream
-from tests.broker.web.test_tables import NAME, create, insert, reopened, select, tablets
+from tests.broker.web.test_tables import NAME, SCHEMA, create, insert, reopened, select, tablets
 
 ROWS = f"/v1/tables/{NAME}/rows"
 LINES = "application/x-ndjson"
@@ -64,19 +64,33 @@ async def test_rows_for_a_tablet_that_takes_none_write_nothing(web: Web) -> None
     assert await ids(web) == [[], [], []]
 
 
-async def test_rows_for_tablets_of_several_cells_are_refused_and_nothing_is_written(web: Web) -> None:
+async def test_rows_for_tablets_of_several_cells_appear_together(web: Web) -> None:
     assert (await web.ask("POST", "/v1/bundles", {"name": "b"}))[0] == 201
     for _ in range(2):
         assert (await web.ask("POST", "/v1/cells", {"bundle": "b"}))[0] == 201
-    await create(web, tablet_count=4, bundle="b")
+    await create(web, tablet_count=4, bundle="b", schema=[*SCHEMA, {"name": "$timestamp", "type": "uint64"}])
     cells = await tablets(web, "cell_id")
     assert len(set(cells)) == 2
-    refused = await web.refusal("POST", ROWS, {"rows": [row(number, number) for number in range(4)]})
-    assert refused == (400, "SEVERAL_CELLS", "the rows are for tablets of 2 cells: 1, 2")
-    assert await ids(web, 4) == [[], [], [], []]
+    answer = await insert(web, *(row(number, number) for number in range(4)))
+    assert places(answer) == [(number, 0, 1) for number in range(4)]
+    assert await ids(web, 4) == [[0], [1], [2], [3]]
+    found = [one["$timestamp"] for index in range(4) for one in await select(web, tablet_index=index)]
+    assert len(found) == 4
+    assert len({*found}) == 1, "one commit has one timestamp"
     same = [index for index in range(4) if cells[index] == cells[0]]
     answer = await insert(web, *(row(index, index) for index in same), row(9))
     assert {place[0] for place in places(answer)} == set(same)
+
+
+async def test_a_batch_of_a_session_for_several_cells_is_taken_once(web: Web) -> None:
+    await web.ask("POST", "/v1/bundles", {"name": "b"})
+    for _ in range(2):
+        await web.ask("POST", "/v1/cells", {"bundle": "b"})
+    await create(web, tablet_count=2, bundle="b")
+    first = await send(web, 1, row(1, 0), row(2, 1))
+    again = await send(web, 1, row(1, 0), row(2, 1))
+    assert again == {"tablets": first["tablets"], "data_weight": 0, "duplicate": True}
+    assert await ids(web, 2) == [[1], [2]]
 
 
 @pytest.mark.spec("E.13")

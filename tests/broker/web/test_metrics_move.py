@@ -28,6 +28,7 @@ STILL = {
     "connections_unread",  # what needs all memory for answers, tests/attacks/test_shares.py shows it
     "durability", "build_info", "process_start_time_seconds",  # what a node is set to
     "group_lag_summed",
+    "transaction_participants_unfinished",  # is ended at once, but for faults
     "memory_pass_worst_seconds",  # comes when much has grown, and not here
 }  # fmt: skip
 """These do not."""
@@ -194,6 +195,22 @@ class Hour:
         await self.scrape()
         await holds(web, lambda: len(tablet_of(web).structure.chunks) == 1)
 
+    async def transact(self) -> None:
+        """A transaction over tables of two cells, one that is aborted, and one whose time is over."""
+        web, path = self.web, "/v1/transactions"
+        await web.ask("POST", "/v1/bundles", {"name": "far"})
+        await web.ask("POST", "/v1/cells", {"bundle": "far"})
+        schema = [{"name": "id", "type": "int64"}]
+        await web.ask("POST", "/v1/tables", {"path": "//far", "schema": schema, "bundle": "far"})
+        names = [(await web.ask("POST", path, {}))[1]["transaction"] for _ in range(3)]
+        await self.scrape()
+        writes = [{"table": "far", "rows": [{"id": 1}]}, {"table": "shop.stock", "rows": [row("a", 2)]}]
+        status, _ = await web.ask("POST", f"{path}/{names[0]}/commit", {"writes": writes})
+        assert status == 200
+        await web.ask("POST", f"{path}/{names[1]}/abort", {})
+        web.node.clock.now_ms += 60_000
+        assert (await web.ask("GET", f"{path}/{names[2]}"))[1]["state"] == "aborted"
+
     async def materialize(self) -> None:
         """A topic feeds a sorted table: a row, and a record that is none."""
         web = self.web
@@ -251,7 +268,7 @@ async def test_every_metric_moves(serve: Callable[..., Awaitable[Web]]) -> None:
     for step in (
         hour.write, hour.forget_a_producer, hour.read, hour.refuse, hour.hold, hour.trim, hour.group, hour.stop_halfway,
         hour.open_a_session, hour.drop, hour.break_the_protocol, hour.run_out_of_room, hour.lose_the_cell,
-        hour.connect_too_often, hour.tables, hour.sort, hour.materialize, hour.query,
+        hour.connect_too_often, hour.tables, hour.sort, hour.transact, hour.materialize, hour.query,
     ):  # fmt: skip
         await step()
         await hour.scrape()

@@ -71,6 +71,10 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
         ("POST", "/v1/materializations"): {"topic": "t", "table": "sorted", "columns": {"k": "$row_index"}},
         ("POST", "/v1/materializations/{name}/pause"): {},
         ("POST", "/v1/materializations/{name}/resume"): {"from_start": True},
+        ("POST", "/v1/transactions"): {"timeout_ms": 1000},
+        ("POST", "/v1/transactions/{transaction}/ping"): {},
+        ("POST", "/v1/transactions/{transaction}/commit"): {"writes": []},
+        ("POST", "/v1/transactions/{transaction}/abort"): {"force": False},
         ("POST", "/v1/bundles"): {"name": "c"},
         ("PATCH", "/v1/bundles/{name}"): {"node_tag_filter": "!a"},
         ("POST", "/v1/cells"): {"bundle": "c"},
@@ -80,7 +84,8 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
     _, topic = await web.ask("GET", "/v1/topics/t")
     tablet = topic["partitions"][0]["tablet"]
     path = "//mounted/@max_data_ttl"
-    names = {"name": "t", "partition": 0, "channel": 2, "fault": 1, "cell": 1, "tablet": tablet, "path": path}
+    names: dict[str, Any] = {"name": "t", "partition": 0, "channel": 2, "fault": 1, "cell": 1}
+    names |= {"tablet": tablet, "path": path}
     assert (await web.ask("POST", "/v1/bundles", {"name": "t"}))[0] == 201
     await web.ask("POST", "/v1/groups/t/offsets", bodies["POST", "/v1/groups/{name}/offsets"])
     elsewhere = ("/v1/backups", "/v1/events")  # tests/cli/test_backup.py, test_events.py
@@ -92,6 +97,8 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
         is_of_sorted |= route.path.startswith("/v1/materializations")
         table = {"name": "sorted" if is_of_sorted else "unmounted" if is_unmounted else "mounted"}
         of_tables = route.path.startswith(("/v1/tables", "/v1/materializations"))
+        if "{transaction}" in route.path:
+            names["transaction"] = (await web.ask("POST", "/v1/transactions", {}))[1]["transaction"]
         path = route.path.format_map(names | ({**table, "tablet": 0} if of_tables else {}))
         if required := {parameter.name: names[parameter.name] for parameter in route.parameters if parameter.required}:
             path += f"?{urlencode(required)}"
@@ -106,7 +113,10 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
 def test_what_is_shown_names_its_cell() -> None:
     """Tests alone reach faults and the clock; a follower's events name it one by one; the document is every cell's, and
     so are bundles."""
-    others = ("tables", "test/", "events", "openapi.json", "blobs", "cells", "bundles", "tree/", "materializations")
+    others = (
+        "tables", "test/", "events", "openapi.json", "blobs", "cells", "bundles", "tree/", "materializations",
+        "transactions",
+    )  # fmt: skip
     shown = [each for each in ROUTES if each.method == "GET" and not each.path.removeprefix("/v1/").startswith(others)]
     assert len(shown) > 10
     for route in shown:

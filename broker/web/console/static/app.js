@@ -13,9 +13,10 @@ import { OneTable, Tables } from "/console/pages/tables.js";
 import { Tablet, Tablets } from "/console/pages/tablets.js";
 import { Topic } from "/console/pages/topic.js";
 import { Topics } from "/console/pages/topics.js";
+import { Transactions } from "/console/pages/transactions.js";
 
 const MENU = [
-  ["overview", "Overview", "o"], ["topics", "Topics", "t"], ["groups", "Groups", "g"], ["tables", "Tables", "l"], ["sql", "SQL", "q"], ["tablets", "Tablets", "b"],
+  ["overview", "Overview", "o"], ["topics", "Topics", "t"], ["groups", "Groups", "g"], ["tables", "Tables", "l"], ["transactions", "Transactions", "x"], ["sql", "SQL", "q"], ["tablets", "Tablets", "b"],
   ["storage", "Storage", "s"], ["clients", "Clients", "c"], ["settings", "Settings", "e"], ["api", "API", "a"],
 ];
 
@@ -28,6 +29,7 @@ const PAGES = {
   },
   groups: (group) => (group === undefined ? html`<${Groups} />` : html`<${Group} key=${group} group=${group} />`),
   tables: (table) => (table === undefined ? html`<${Tables} />` : html`<${OneTable} key=${table} table=${table} />`),
+  transactions: () => html`<${Transactions} />`,
   sql: (query) => html`<${Sql} query=${query} isPlan=${false} />`,
   explain: (query) => html`<${Sql} query=${query} isPlan=${true} />`,
   tablets: (tablet) => (tablet === undefined ? html`<${Tablets} />` : html`<${Tablet} key=${tablet} tablet=${tablet} />`),

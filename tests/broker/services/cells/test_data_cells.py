@@ -1,5 +1,6 @@
 """Cells beside the system cell on a disk: kills at every step of their lives, and damage to one of them."""
 
+import asyncio
 import json
 import shutil
 from collections.abc import AsyncIterator
@@ -23,6 +24,7 @@ from pqbroker.storage.engine import CommitRefused, EngineError, ShardLost
 from pqbroker.storage.faults import Faults
 from pqbroker.storage.ids import CellId
 from pqbroker.storage.tablets.tablet import TabletType
+from tests.broker.services.cells.memory_cells import MemoryCells
 from tests.pq.rig import START_MS, batch, read_all
 
 pytestmark = pytest.mark.spec("D.5")
@@ -214,6 +216,20 @@ async def test_a_node_that_left_its_cells_opens_none_any_more(tmp_path: Path) ->
         assert not (tmp_path / "data" / "cells" / "3").exists()
     async with started(tmp_path) as opened:
         assert [opened.others.health(CellId(cell)) for cell in (1, 2, 3)] == ["good"] * 3
+
+
+async def test_who_creates_a_cell_is_answered_whenever_the_node_leaves_its_cells() -> None:
+    for turns in range(40):
+        cells = MemoryCells()
+        await cells.open()
+        creating = asyncio.ensure_future(cells.opened.others.create("default"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await cells.opened.others.close()
+            with suppress(EngineError):
+                await creating
+        await cells.close()
 
 
 async def test_a_removal_that_was_begun_ends_at_the_next_start(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from pqbroker.storage.kv.commands import Write
 from pqbroker.storage.kv.tablet_copy import TabletCopy
 from tests.broker.conftest import until
 from tests.broker.services.cells.memory_cells import CONFIG, ONE, TWO, MemoryCells, memory_cells
-from tests.pq.rig import batch
+from tests.pq.rig import START_MS, batch, read_all
+from tests.pq.serving.transacting import head, part, prepare, transaction
 
 TIMEOUT_S = 10
 
@@ -198,3 +199,20 @@ async def test_a_cell_that_is_lost_takes_no_tablet(cells: MemoryCells) -> None:
         await moves(cells).move(cells.owner, first(cells), TWO)
     await cells.partition().write(*batch(b"later"))
     assert await cells.values() == [b"0", b"later"]
+
+
+@pytest.mark.parametrize("timestamp", [1 << 62, None])
+async def test_prepared_rows_move_with_their_tablet_and_are_finished_there(
+    cells: MemoryCells, timestamp: int | None
+) -> None:
+    await cells.opened.commits.stop()  # it would drop rows whose home is nowhere
+    await prepare(part(cells.partition(), lambda: START_MS, b"a", bytes(5000), prepared=head()))
+    waiting = cells.partition().write(*batch(b"later"))
+    await move(cells)
+    with pytest.raises(KafkaError, match="are prepared here") as refusal:
+        await waiting
+    assert refusal.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await cells.partition().transactions.finish(transaction(1), timestamp)
+    await cells.partition().write(*batch(b"later"))
+    found = [value for _, value in await read_all(cells.partition())]
+    assert found == [b"0", *([b"a", bytes(5000)] if timestamp else []), b"later"]

@@ -1,0 +1,268 @@
+"""One commit over several tablets, performed: see pq/transactions/commit_states.py for its states.
+
+The home is the first part of the cell that has most parts. Parts of that cell are written by the request that makes the
+decision durable; parts elsewhere are prepared before, and written behind it.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from pqbroker.pq.serving.timestamps import NodeTime
+from pqbroker.pq.transactions import commit_states as states
+from pqbroker.pq.transactions.commit_states import CommitChanges, CommitState
+from pqbroker.pq.transactions.participants import CommitPart, Participant
+from pqbroker.pq.transactions.stored_forms import CommitDecision, PreparedHead, TransactionId
+from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.kv.commands import Command
+from pqbroker.storage.kv.joint_request import TabletCommands, execute_together
+from pqbroker.storage.kv.tablet import KeyValueTablet
+from pqbroker.storage.outcome import Outcome
+from pqbroker.tables.refusals import TableError
+
+NO_TIMESTAMPS: Final = "commit timestamps are not reserved yet; try again"
+
+
+class CommitRequest(NamedTuple):
+    """The thing to commit. `digest`: of what the client sent; empty: nobody sends it again."""
+
+    transaction: TransactionId
+    parts: Sequence[CommitPart]
+    digest: bytes = b""
+
+    @property
+    def is_kept(self) -> bool:
+        """Return True if the decision stays for a client that sends the commit again."""
+        return bool(self.digest)
+
+
+class CommitUnknown(Exception):
+    """The home's cell was lost while the decision was on its way: its next start knows whether it is durable."""
+
+
+class Commit:
+    """One commit, from the places of its parts in the queues to the decision."""
+
+    def __init__(
+        self, request: CommitRequest, time: NodeTime, limit_s: float, leave: Callable[[Participant], None]
+    ) -> None:
+        """`limit_s`: seconds that it may keep other writes waiting before the decision. `leave`: called with each
+        participant in which something may be prepared that the commit does not look after any more."""
+        self.request = request
+        self.state = CommitState.ENTERING
+        self._time = time
+        self._limit_s = limit_s
+        self._leave = leave
+        self._beside, self._elsewhere = _by_cell(request.parts)
+        self._home = self._beside[0].participant
+        self._holding: list[CommitPart] = []
+        """Parts that have entered, and whose commands were not sent."""
+
+    @property
+    def elsewhere(self) -> Sequence[Participant]:
+        """Return the participants in other cells than the home's."""
+        return [part.participant for part in self._elsewhere]
+
+    @property
+    def home(self) -> Participant:
+        return self._home
+
+    @property
+    def is_undecided(self) -> bool:
+        """Return True if the commit itself will say what becomes of prepared rows."""
+        return self.state in states.UNDECIDED
+
+    async def run(self) -> CommitDecision:
+        """Return the decision once it is durable, and the rows beside it are visible. Otherwise nothing will be
+        written: CommitRefused, ShardLost, KafkaError, TableError; but after CommitUnknown nobody knows."""
+        try:
+            async with asyncio.timeout(self._limit_s):
+                await self._enter()
+                self._advance(states.ON_HELD)
+                if self._elsewhere:
+                    await self._prepare()
+                self._advance(states.ON_PREPARED)
+                await self._await_timestamps()
+        except TimeoutError:
+            self._give_up()
+            raise self._too_slow() from None
+        except BaseException:
+            self._give_up()
+            raise
+        return await self._decide()
+
+    async def _enter(self) -> None:
+        if self._elsewhere:
+            head = PreparedHead(
+                self.request.transaction, self._home.participant_id, self._time.timestamps.rule.last, self._time.clock()
+            )
+            for part in self._elsewhere:
+                part.prepares(head)
+        turns: Outcome[None] = Outcome()
+        left = len(self.request.parts)
+
+        def turn(error: BaseException | None) -> None:
+            nonlocal left
+            left -= 1
+            if not turns.done() and (error is not None or not left):
+                turns.settle(error)
+
+        for part in self.request.parts:
+            self._holding.append(part)
+            part.enter(turn)
+        await turns
+        for part in self.request.parts:
+            await part.examine()
+
+    def _check(self) -> None:
+        """Raise why a part that holds cannot be written."""
+        home = self._home.kv.storage
+        for part in self._beside:
+            if not part.participant.kv.storage.shares_cell(home):  # it waited while its tablet was moved
+                raise CommitRefused("tablets came to live in different cells while the commit waited; try again")
+        for part in self._holding:
+            refusal = part.refusal()
+            if refusal is not None:
+                raise refusal
+
+    async def _prepare(self) -> None:
+        """Make the rows of the other cells durable, each cell's in one request."""
+        self._check()
+        await _encoded(self._elsewhere, None)
+        self._check()
+        requests: list[Outcome[None]] = []
+        for parts in _cells(self._elsewhere):
+            commands = _commands(parts, None)
+            for part in parts:
+                self._holding.remove(part)
+            request = _told(parts, execute_together(commands))
+            request.add_done_callback(partial(self._prepared, parts))
+            requests.append(request)
+        for request in requests:
+            await request.wait()
+        for request in requests:
+            request.result()
+
+    def _prepared(self, parts: Sequence[CommitPart], _: Outcome[None]) -> None:
+        """Rows are prepared, or not; too late where the commit was given up meanwhile."""
+        if not self.is_undecided:
+            for part in parts:
+                self._leave(part.participant)
+
+    async def _await_timestamps(self) -> None:
+        reservation = self._time.timestamps.prepare(self._time.clock())
+        if reservation is not None:
+            await asyncio.wait([reservation])
+        if not self._time.timestamps.rule.can_give:
+            raise CommitRefused(NO_TIMESTAMPS)
+
+    async def _decide(self) -> CommitDecision:
+        now_ms, request = self._time.clock(), self.request
+        timestamp = self._time.timestamps.rule.give(now_ms)
+        for part in request.parts:
+            part.participant.deciding(request.transaction, timestamp)
+        participants = tuple(part.participant.participant_id for part in self._elsewhere)
+        rows = sum(part.row_count for part in request.parts)
+        decision = CommitDecision(request.transaction, timestamp, now_ms, request.digest, rows, participants)
+        is_stored = request.is_kept or bool(participants)
+        try:
+            await _encoded(self._beside, timestamp)
+            self._check()
+            commands = dict(_commands(self._beside, timestamp))
+        except BaseException:
+            self._give_up()
+            raise
+        if is_stored:
+            commands[self._home.kv] = [*commands[self._home.kv], self._home.decision_command(decision)]
+        self._holding = []
+        stored = execute_together(list(commands.items()))
+        stored.add_done_callback(partial(self._decided, decision if is_stored else None))
+        try:
+            await _told(self._beside, stored)
+        except ShardLost as loss:
+            self._advance(states.ON_HOME_LOST)
+            for participant in (self._home, *self.elsewhere):
+                self._leave(participant)
+            raise CommitUnknown(str(loss)) from loss
+        except BaseException:
+            self._give_up()
+            raise
+        return decision
+
+    def _decided(self, decision: CommitDecision | None, stored: Outcome[None]) -> None:
+        """The request with the decision has ended: nobody finds the rows durable and the decision unknown."""
+        if stored.exception() is None:
+            self._advance(states.ON_DECIDED)
+            if decision is not None:
+                self._home.take_decision(decision)
+
+    def _give_up(self) -> None:
+        """Leave the queues. What is prepared, or will be, is dropped by who looks after it."""
+        self._advance(states.ON_REFUSAL)
+        holding, self._holding = self._holding, []
+        for part in holding:
+            part.leave()
+        for part in self._elsewhere:
+            self._leave(part.participant)
+
+    def _advance(self, changes: CommitChanges) -> None:
+        self.state = changes[self.state]
+
+    def _too_slow(self) -> TableError:
+        text = f"the commit took more than {self._limit_s:g} s until its decision, and was aborted"
+        cure = "Try again; pqbroker.transaction.prepare.ms.max is the limit, GET /v1/cells shows cells that are slow."
+        return TableError("COMMIT_TOO_SLOW", text, cure)
+
+
+def _by_cell(parts: Sequence[CommitPart]) -> tuple[Sequence[CommitPart], Sequence[CommitPart]]:
+    """Return the parts of the cell that has most of them, and the others."""
+    cells = _cells(parts)
+    beside = max(cells, key=len)
+    return beside, [part for cell in cells if cell is not beside for part in cell]
+
+
+def _cells(parts: Sequence[CommitPart]) -> list[list[CommitPart]]:
+    """Return the parts by cell, each in the order of the parts."""
+    found: list[list[CommitPart]] = []
+    for part in parts:
+        storage = part.participant.kv.storage
+        same = next((cell for cell in found if cell[0].participant.kv.storage.shares_cell(storage)), None)
+        if same is None:
+            found.append([part])
+        else:
+            same.append(part)
+    return found
+
+
+def _commands(parts: Sequence[CommitPart], timestamp: int | None) -> list[TabletCommands]:
+    """Return the commands of parts by tablet."""
+    found: defaultdict[KeyValueTablet, list[Command]] = defaultdict(list)
+    for part in parts:
+        found[part.participant.kv] += part.commands(timestamp)
+    return list(found.items())
+
+
+async def _encoded(parts: Sequence[CommitPart], timestamp: int | None) -> None:
+    for part in parts:
+        await part.encode(timestamp)
+
+
+def _told(parts: Sequence[CommitPart], request: Outcome[None]) -> Outcome[None]:
+    """Tell parts what became of their request; done when all have done with it what it means."""
+    end: Outcome[None] = Outcome()
+    left = len(parts)
+
+    def done(_: Outcome[None]) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            end.settle(request.exception())
+
+    def tell(_: Outcome[None]) -> None:
+        for part in parts:
+            part.told(request.exception()).add_done_callback(done)
+
+    request.add_done_callback(tell)
+    return end

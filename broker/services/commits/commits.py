@@ -1,0 +1,334 @@
+"""Commits over several tablets in one opening of the node's cells.
+
+One at a time for each row is what the tablets see to; here is what all commits have in common, and the pause that a
+backup asks for: while it lasts no commit of several cells begins, and none stands between its first prepared row and
+its last finished one.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Final, NamedTuple
+
+from pqbroker.broker.services.commits.commit import NO_TIMESTAMPS, Commit, CommitRequest, CommitUnknown
+from pqbroker.broker.services.commits.finishing import Finishing
+from pqbroker.broker.services.commits.open_transactions import (
+    OpenTransaction,
+    OpenTransactions,
+    StartedBy,
+    TransactionLimits,
+    TransactionState,
+    why_over,
+)
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.shares import reserve_of
+from pqbroker.pq.serving.timestamps import NodeTime
+from pqbroker.pq.transactions.participants import CommitPart, Participant, TransactedTablet
+from pqbroker.pq.transactions.stored_forms import (
+    TRANSACTION_BYTES,
+    CommitDecision,
+    ParticipantId,
+    TransactionId,
+)
+from pqbroker.pq.transactions.unfinished import Unfinished
+from pqbroker.storage.bundles.open_cells import OpenCells
+from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.tablets.scheme import Scheme
+from pqbroker.storage.uninterrupted import uninterrupted
+from pqbroker.tables.refusals import TableError
+from pqbroker.tables.serving.open_reads import OpenReads
+
+EXPIRY_S: Final = 0.1
+"""Seconds behind its time that a transaction is aborted at most, while its client is silent."""
+QUIET_LOOK_S: Final = 0.01
+PAUSE_S_MAX: Final = 10.0
+"""Seconds that a pause waits for commits under way to end."""
+_log = logging.getLogger(__name__)
+
+
+class CommitCounters:
+    """Counters of commits since the start."""
+
+    __slots__ = ("aborted", "committed", "over_cells", "started", "timed_out")
+
+    def __init__(self) -> None:
+        self.started = 0
+        """Transactions that clients have started."""
+        self.committed = 0
+        self.aborted = 0
+        """Commits that were refused, and transactions that clients or their timeouts aborted."""
+        self.timed_out = 0
+        self.over_cells = 0
+        """Commits of several cells, those of insertions included."""
+
+
+class CommitSurroundings(NamedTuple):
+    """Things of an opening that its commits share with tables, and counters of all openings."""
+
+    time: NodeTime
+    unfinished: Unfinished
+    reads: OpenReads
+    counters: CommitCounters
+
+
+class Commits:
+    """Performs commits, and looks after what they leave."""
+
+    def __init__(
+        self, cells: OpenCells, scheme: Scheme, around: CommitSurroundings, settings: BrokerSettings
+    ) -> None:
+        self._cells = cells
+        self._scheme = scheme
+        self._time, unfinished, self._reads, self.counters = around
+        self._unfinished = unfinished
+        self._limit_s = settings.transaction_prepare_ms_max / 1000
+        self._under_way: dict[TransactionId, Commit] = {}
+        self._finishing = Finishing(self, unfinished, self._time.clock, settings.transaction_kept_ms)
+        self._limits = TransactionLimits(
+            settings.transactions_max, settings.transaction_timeout_ms_max, settings.transaction_age_ms_max,
+            settings.transaction_kept_ms,
+        )  # fmt: skip
+        self._pause: asyncio.Event | None = None
+        """Set when the pause is over; None: there is none."""
+        self._ended = asyncio.Event()
+        """Set with the next end of a commit of several cells; another one takes its place."""
+        self._unwritten: set[TransactionId] = set()
+        """Commits of several cells that are not written everywhere."""
+        self._task: asyncio.Task[None] | None = None
+        self._open = OpenTransactions()
+        self._expiry: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Look after what earlier commits have left."""
+        self._task = asyncio.get_running_loop().create_task(self._finishing.run())
+        self._task.add_done_callback(_log_defect)
+
+    async def stop(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    @property
+    def limits(self) -> TransactionLimits:
+        return self._limits
+
+    @property
+    def open_count(self) -> int:
+        """Return how many transactions are open."""
+        return self._open.open_count
+
+    def known(self) -> list[OpenTransaction]:
+        """Return the transactions that are open or kept."""
+        self._expire()
+        return self._open.known()
+
+    def get(self, number: TransactionId) -> OpenTransaction | None:
+        """Return a transaction that is open or kept."""
+        found = self._open.get(number)
+        if found is not None and why_over(found, self._time.clock(), self._limits):
+            self._expire()
+        return found
+
+    def now_ms(self) -> int:
+        """Return the time, milliseconds since 1970."""
+        return self._time.clock()
+
+    async def begin(self, client: StartedBy, timeout_ms: int) -> OpenTransaction:
+        """Begin a transaction: versions that it can read are kept until `end`. TableError TOO_MANY_TRANSACTIONS;
+        CommitRefused."""
+        if self._open.open_count >= reserve_of(self._limits.transactions_max):
+            self._expire()
+        self._open.check_room(client, self._limits)
+        await self._reserve()
+        self._open.check_room(client, self._limits)
+        now_ms = self._time.clock()
+        begun = self._open.start(client, self._time.timestamps.rule.give(now_ms), timeout_ms, now_ms)
+        self._reads.open(begun.start_timestamp)
+        self.counters.started += 1
+        self._expire_later()
+        return begun
+
+    def end(self, one: OpenTransaction, state: TransactionState, cause: str = "") -> None:
+        """Note the end of a transaction. `cause`: that of its abort."""
+        self._open.end(one, state, self._time.clock(), cause)
+        self._reads.close(one.start_timestamp)
+        if state is TransactionState.COMMITTED:
+            self.counters.committed += 1
+        else:
+            self.counters.aborted += 1
+
+    def forget(self, one: OpenTransaction) -> None:
+        """Forget a transaction of which nobody knows whether it is committed."""
+        self._open.forget(one)
+        self._reads.close(one.start_timestamp)
+
+    def _expire(self) -> None:
+        """Abort transactions whose time is over."""
+        for one in self._open.expire(self._time.clock(), self._limits):
+            self._reads.close(one.start_timestamp)
+            self.counters.timed_out += 1
+            self.counters.aborted += 1
+
+    def _expire_later(self) -> None:
+        """Have `_expire` called when the next transaction's time is over."""
+        if self._expiry is None and (next_ms := self._open.next_expiry_ms(self._limits)) is not None:
+            wait_s = max(next_ms - self._time.clock(), 0) / 1000 + EXPIRY_S
+            self._expiry = asyncio.get_running_loop().call_later(wait_s, self._on_expiry)
+
+    def _on_expiry(self) -> None:
+        self._expiry = None
+        self._expire()
+        self._expire_later()
+
+    async def _reserve(self) -> None:
+        """Return when a timestamp can be given. CommitRefused."""
+        reservation = self._time.timestamps.prepare(self._time.clock())
+        if reservation is not None:
+            await asyncio.wait([reservation])
+        if not self._time.timestamps.rule.can_give:
+            raise CommitRefused(NO_TIMESTAMPS)
+
+    @property
+    def unfinished_count(self) -> int:
+        """Return how many participants have something unfinished."""
+        return len(self._unfinished.participants)
+
+    @property
+    def under_way(self) -> Sequence[Commit]:
+        """Return the commits that are undecided or unfinished."""
+        return list(self._under_way.values())
+
+    @property
+    def is_busy(self) -> bool:
+        """Return True if a commit is under way, or rows of one are not written everywhere."""
+        return bool(self._under_way or self._unwritten or self._unfinished.participants)
+
+    async def write(self, parts: Sequence[CommitPart]) -> CommitDecision:
+        """Commit parts that nobody sends again under the same name, as `commit` does; return when their rows are
+        written everywhere, or after the time that a reader waits for them. Raises as `commit`, and ShardLost where
+        that raises CommitUnknown."""
+        request = CommitRequest(TransactionId(secrets.token_bytes(TRANSACTION_BYTES)), parts)
+        try:
+            decision = await uninterrupted(self.commit(request))
+        except CommitUnknown as unknown:
+            raise ShardLost(str(unknown)) from unknown
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._limit_s):
+                while request.transaction in self._unwritten:
+                    await self._ended.wait()
+        return decision
+
+    async def commit(self, request: CommitRequest) -> CommitDecision:
+        """Commit parts, one a participant; return when it is decided. Its caller is not cancelled meanwhile. Nothing is
+        written otherwise: CommitRefused, KafkaError, TableError; after CommitUnknown and ShardLost nobody knows."""
+        for part in request.parts:
+            await part.look_ahead()
+        commit = Commit(request, self._time, self._limit_s, self._leave)
+        if not commit.elsewhere:
+            return await self._run(commit)
+        await self._paused()
+        transaction = request.transaction
+        self._unwritten.add(transaction)
+        self.counters.over_cells += 1
+        try:
+            decision = await self._run(commit)
+        except BaseException:
+            self._end_over_cells(transaction)
+            raise
+        uninterrupted(self._finish(commit, decision))
+        return decision
+
+    async def _finish(self, commit: Commit, decision: CommitDecision) -> None:
+        try:
+            await self._finishing.finish(decision, commit.home, commit.elsewhere)
+        finally:
+            self._end_over_cells(decision.transaction)
+
+    async def _run(self, commit: Commit) -> CommitDecision:
+        transaction = commit.request.transaction
+        self._under_way[transaction] = commit
+        try:
+            decision = await commit.run()
+        finally:
+            del self._under_way[transaction]
+        if commit.request.is_kept and not commit.elsewhere:
+            self._finishing.keep(commit.home.participant_id)
+        return decision
+
+    def _end_over_cells(self, transaction: TransactionId) -> None:
+        self._unwritten.discard(transaction)
+        ended, self._ended = self._ended, asyncio.Event()
+        ended.set()
+
+    def _leave(self, participant: Participant) -> None:
+        self._unfinished.add(participant.participant_id)
+
+    async def _paused(self) -> None:
+        """Return when there is no pause. TableError TRANSACTIONS_PAUSED."""
+        try:
+            async with asyncio.timeout(self._limit_s):
+                while self._pause is not None:
+                    await self._pause.wait()
+        except TimeoutError:
+            text = f"commits of several cells wait for a backup, this one for {self._limit_s:g} s"
+            raise TableError("TRANSACTIONS_PAUSED", text, "Try again when the backup has ended.") from None
+
+    @asynccontextmanager
+    async def pause(self) -> AsyncIterator[bool]:
+        """Hold commits of several cells back. False: after PAUSE_S_MAX seconds some are not finished everywhere."""
+        while self._pause is not None:
+            await self._pause.wait()
+        over = self._pause = asyncio.Event()
+        try:
+            yield await self._is_quiet()
+        finally:
+            self._pause = None
+            over.set()
+
+    async def _is_quiet(self) -> bool:
+        try:
+            async with asyncio.timeout(PAUSE_S_MAX):
+                await self._quiet()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _quiet(self) -> None:
+        """Return when no commit of several cells is under way, or unfinished anywhere."""
+        while self._unwritten:
+            await self._ended.wait()
+        while not self._finishing.is_idle:
+            await self._finishing.look()
+            await asyncio.sleep(QUIET_LOOK_S)
+
+    def find(self, participant: ParticipantId) -> Participant | None:
+        """Return a participant as `Surroundings` does."""
+        tablet = self._cells.host_of(participant.tablet_id).tablet(participant.tablet_id)
+        return tablet.participant(participant.partition) if isinstance(tablet, TransactedTablet) else None
+
+    def has(self, participant: ParticipantId) -> bool:
+        """Return True as `Surroundings` does."""
+        return any(owned.tablet_id == participant.tablet_id for owned in self._scheme.owned_tablets())
+
+    def describe(self, participant: ParticipantId) -> str:
+        """Describe a participant as `Surroundings` does."""
+        running = self.find(participant)
+        what = f"tablet {participant.tablet_id}" if running is None else running.name
+        for owned in self._scheme.owned_tablets():
+            if owned.tablet_id == participant.tablet_id:
+                return f"{what} in cell {owned.cell}"
+        return what
+
+    def is_under_way(self, transaction: TransactionId) -> bool:
+        """Return True as `Surroundings` does."""
+        commit = self._under_way.get(transaction)
+        return commit is not None and commit.is_undecided
+
+
+def _log_defect(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (defect := task.exception()) is not None:
+        _log.critical("commits are not looked after any more; this is a defect", exc_info=defect)

@@ -1,0 +1,217 @@
+"""Ends what commits leave behind: prepared rows whose commit was given up or lost, decisions that were not carried out
+everywhere, and outcomes that nobody asks for any more.
+
+    prepared rows    home known?   decided?   under way?   what becomes of them
+                     no            -          -            they wait: what they wait for is said
+                     yes           yes        -            written at the decision's timestamp
+                     yes           no         yes          left to the commit
+                     yes           no         no           dropped
+
+A participant with anything unfinished tells so at its start (`Unfinished`), a commit when it is over.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Final, Protocol
+
+from pqbroker.pq.transactions.commit_states import PreparedEnd, end_of_prepared
+from pqbroker.pq.transactions.participants import Participant
+from pqbroker.pq.transactions.stored_forms import CommitDecision, ParticipantId, PreparedHead, TransactionId
+from pqbroker.pq.transactions.unfinished import Unfinished
+from pqbroker.protocol.errors import KafkaError
+from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.tables.refusals import TableError
+
+UNFINISHED_LOOK_S: Final = 0.5
+"""Seconds between looks while something is unfinished."""
+DROP_S: Final = 0.1
+"""Seconds until decisions that nobody asks for are removed, together."""
+DROPPED_AT_ONCE: Final = 1000
+DECISIONS_MAX: Final = 50_000
+"""Outcomes that one tablet keeps; more, and the oldest go earlier."""
+_REFUSALS = (CommitRefused, ShardLost, KafkaError, TableError)
+_log = logging.getLogger(__name__)
+
+
+class Surroundings(Protocol):
+    """The node around the participants."""
+
+    def find(self, participant: ParticipantId) -> Participant | None:
+        """Return a participant that runs; None: its cell is not open, or it is gone."""
+
+    def has(self, participant: ParticipantId) -> bool:
+        """Return True unless the participant's object is gone."""
+
+    def describe(self, participant: ParticipantId) -> str:
+        """Return what texts call a participant, its cell included, whether it runs or not."""
+
+    def is_under_way(self, transaction: TransactionId) -> bool:
+        """Return True if a commit is undecided, in this process."""
+
+
+class Finishing:
+    """Looks after unfinished participants of one opening of the cells."""
+
+    def __init__(self, around: Surroundings, unfinished: Unfinished, clock: Callable[[], int], kept_ms: int) -> None:
+        self._around = around
+        self._unfinished = unfinished
+        self._clock = clock
+        self._kept_ms = kept_ms
+        self._wanted = asyncio.Event()
+        self._dropped: defaultdict[ParticipantId, list[TransactionId]] = defaultdict(list)
+        """Decisions that have ended, and that nobody asks for, by their home."""
+        self._next_drop_ms = 0
+        self._homes: set[ParticipantId] = set()
+        """Participants with outcomes that are kept for repeated commits."""
+        unfinished.listener = self._wanted.set
+
+    @property
+    def is_idle(self) -> bool:
+        """Return True if nothing is unfinished that can be ended now."""
+        return not self._unfinished.participants
+
+    def keep(self, home: ParticipantId) -> None:
+        """An outcome is kept in a participant."""
+        if not self._homes:
+            self._wanted.set()
+        self._homes.add(home)
+
+    async def run(self) -> None:
+        """Look whenever there is something to do, until the task is cancelled."""
+        while True:
+            self._wanted.clear()
+            await self.look()
+            kept_s = self._kept_ms / 10_000 if self._homes else None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(UNFINISHED_LOOK_S if self._unfinished.participants else kept_s):
+                    await self._wanted.wait()
+            if self._dropped:
+                await asyncio.sleep(DROP_S)  # more will have come by then
+
+    async def look(self) -> None:
+        """End what can be ended now."""
+        for number in list(self._unfinished.participants):
+            await self._look_at(number)
+        for number in list(self._dropped):
+            await self._drop(number)
+        if self._clock() >= self._next_drop_ms:
+            self._next_drop_ms = self._clock() + self._kept_ms // 10
+            for number in list(self._homes):
+                await self._drop_old(number)
+
+    async def finish(self, decision: CommitDecision, home: Participant, elsewhere: Sequence[Participant]) -> bool:
+        """Write the rows of a decision in the participants elsewhere; True: all have, and it is an outcome by now."""
+        done = [participant.finish(decision.transaction, decision.timestamp) for participant in elsewhere]
+        for participant, outcome in zip(elsewhere, done, strict=True):
+            await outcome.wait()
+            if (error := outcome.exception()) is not None:
+                _log.warning("%s writes rows of a transaction later: %s", participant.name, error)
+                self._unfinished.add(home.participant_id)
+                self._unfinished.add(participant.participant_id)
+        if any(outcome.exception() is not None for outcome in done):
+            return False
+        self._end(home, decision)
+        return True
+
+    async def _look_at(self, number: ParticipantId) -> None:
+        participant = self._around.find(number)
+        if participant is None or not participant.is_known:
+            if not self._around.has(number):
+                self._unfinished.participants.discard(number)
+            return
+        is_done = True
+        for transaction, head in list(participant.prepared.items()):
+            is_done &= await self._settle(participant, transaction, head)
+        for decision in list(participant.decisions.values()):
+            if decision.participants:
+                is_done &= await self._carry_out(participant, decision)
+        if participant.decisions:
+            self._homes.add(number)
+        if is_done and participant.is_known:
+            self._unfinished.participants.discard(number)
+
+    async def _settle(self, participant: Participant, transaction: TransactionId, head: PreparedHead) -> bool:
+        """Write or drop prepared rows; False: later."""
+        home = self._around.find(head.home)
+        is_known = home is not None and home.is_known and home.kv.lost is None
+        decision = home.decisions.get(transaction) if home is not None and is_known else None
+        is_gone = home is None and not self._around.has(head.home)
+        found = end_of_prepared(
+            is_home_known=is_known or is_gone, is_decided=decision is not None,
+            is_under_way=self._around.is_under_way(transaction),
+        )  # fmt: skip
+        if found is PreparedEnd.WAIT:
+            participant.waits_for = self._around.describe(head.home)
+            return False
+        timestamp = None if decision is None else decision.timestamp
+        try:
+            await participant.finish(transaction, timestamp)
+        except _REFUSALS as refusal:
+            _log.warning("%s ends a transaction later: %s", participant.name, refusal)
+            return False
+        what = "were dropped: it was never committed" if timestamp is None else "were written: it is committed"
+        _log.info("rows of transaction %s in %s %s", transaction.hex(), participant.name, what)
+        return True
+
+    async def _carry_out(self, home: Participant, decision: CommitDecision) -> bool:
+        """See that all participants of a decision have written their rows; False: some have not."""
+        for number in decision.participants:
+            participant = self._around.find(number)
+            if participant is None or not participant.is_known:
+                if self._around.has(number):
+                    return False
+                continue
+            head = participant.prepared.get(decision.transaction)
+            if head is not None and not await self._settle(participant, decision.transaction, head):
+                return False
+        self._end(home, decision)
+        return True
+
+    def _end(self, home: Participant, decision: CommitDecision) -> None:
+        """Every participant has written: the decision becomes an outcome, or goes soon. Stored it stays as it was: a
+        start that finds it asks the participants once more."""
+        home.take_decision(decision.finished)
+        if decision.digest:
+            self.keep(home.participant_id)
+        else:
+            self._dropped[home.participant_id].append(decision.transaction)
+            self._wanted.set()
+
+    async def _drop(self, number: ParticipantId) -> None:
+        """Remove decisions of which nobody asks for the outcome."""
+        home, some = self._around.find(number), self._dropped[number][:DROPPED_AT_ONCE]
+        if home is not None and home.is_known:
+            try:
+                await home.drop_decisions(some)
+            except _REFUSALS:
+                return
+        self._dropped[number] = self._dropped[number][len(some) :]  # not known: its next start tells of them
+        if not self._dropped[number]:
+            del self._dropped[number]
+
+    async def _drop_old(self, number: ParticipantId) -> None:
+        """Remove outcomes that were kept long enough."""
+        home = self._around.find(number)
+        if home is None or not home.is_known:
+            self._homes.discard(number)  # its next start tells of it
+            return
+        with suppress(*_REFUSALS):
+            while old := self._old(home):
+                await home.drop_decisions(old)
+        if not home.decisions:
+            self._homes.discard(number)
+
+    def _old(self, home: Participant) -> list[TransactionId]:
+        """Return some outcomes that were kept long enough, or are more than a home keeps; the oldest are the first."""
+        before_ms, surplus = self._clock() - self._kept_ms, len(home.decisions) - DECISIONS_MAX
+        old = []
+        for number, decision in enumerate(islice(home.decisions.values(), DROPPED_AT_ONCE)):
+            if decision.decided_ms > before_ms and number >= surplus:
+                break
+            if not decision.participants:
+                old.append(decision.transaction)
+        return old

@@ -1,0 +1,1 @@
+"""Transactions over tables, as the doors ask for them."""

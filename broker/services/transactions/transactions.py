@@ -1,0 +1,233 @@
+"""Transactions over tables: started, read at, committed with all their writes, aborted, shown.
+
+A transaction reads at its start's timestamp, and writes with its commit, whole: another one that has written one of its
+rows since is a conflict. It serves the principal that started it.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from pqbroker.broker.ground.access import AclOperation, check_access, is_allowed
+from pqbroker.broker.services.commits.commit import CommitRequest, CommitUnknown
+from pqbroker.broker.services.commits.commits import Commits
+from pqbroker.broker.services.commits.open_transactions import (
+    OpenTransaction,
+    StartedBy,
+    TransactionState,
+    check_open,
+    number_of,
+)
+from pqbroker.broker.services.tables.callers import TablesCaller
+from pqbroker.broker.services.transactions.writes import TableWrite, digest_of, in_a_thread, parts_of
+from pqbroker.pq.transactions.participants import LookAgain, Participant
+from pqbroker.pq.transactions.stored_forms import CommitDecision, TransactionId
+from pqbroker.protocol.errors import KafkaError
+from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.uninterrupted import uninterrupted
+from pqbroker.tables.refusals import TableError
+
+TIMEOUT_MS_DEFAULT: Final = 15_000
+COMMIT_TRIES_MAX: Final = 10
+"""Tries of a commit whose tables get new chunks meanwhile."""
+_FEW_ROWS: Final = 1000
+_START = "POST /v1/transactions starts another one."
+
+
+class CommittedTransaction(NamedTuple):
+    """The outcome of a commit. `is_repeated`: it was committed before, by the same request."""
+
+    timestamp: int
+    row_count: int
+    is_repeated: bool = False
+
+
+async def start(caller: TablesCaller, holder: str, timeout_ms: int | None = None) -> OpenTransaction:
+    """Start a transaction. `holder`: the key of the client's shares of limits; `timeout_ms` None: the default.
+
+    TableError INVALID_TIMEOUT, TOO_MANY_TRANSACTIONS; CommitRefused where no timestamp can be given.
+    """
+    commits = _commits(caller)
+    most = commits.limits.timeout_ms_max
+    wanted = min(TIMEOUT_MS_DEFAULT, most) if timeout_ms is None else timeout_ms
+    if not 0 < wanted <= most:
+        text = f"timeout_ms is {wanted}; 1 to {most} are allowed (pqbroker.transaction.timeout.ms.max)"
+        raise TableError("INVALID_TIMEOUT", text, "Give a shorter one, and ping.")
+    return await commits.begin(StartedBy(caller.principal, holder), wanted)
+
+
+def ping(caller: TablesCaller, name: str) -> OpenTransaction:
+    """Keep a transaction open for its timeout again. TableError NO_TRANSACTION, TRANSACTION_ENDED,
+    TRANSACTION_COMMITTING."""
+    one = _open(caller, name)
+    one.pinged_ms = _commits(caller).now_ms()
+    return one
+
+
+def read_timestamp(caller: TablesCaller, name: str) -> int:
+    """Return the timestamp at which a transaction reads; TableError as `ping`, which this is too."""
+    return ping(caller, name).start_timestamp
+
+
+def abort(caller: TablesCaller, name: str) -> None:
+    """Abort a transaction; one that is aborted stays so. TableError NO_TRANSACTION, TRANSACTION_ENDED of one that is
+    committed, TRANSACTION_COMMITTING."""
+    commits = _commits(caller)
+    one = _find(commits, caller, name)
+    if one is not None and one.state is TransactionState.ABORTED:
+        return
+    commits.end(check_open(one, name), TransactionState.ABORTED, "its client aborted it")
+
+
+def abort_any(caller: TablesCaller, name: str) -> None:
+    """Abort anybody's transaction, for an operator. KafkaError CLUSTER_AUTHORIZATION_FAILED; TableError as `abort`."""
+    check_access(caller, AclOperation.ALTER)
+    commits = _commits(caller)
+    one = commits.get(number_of(name))
+    commits.end(check_open(one, name), TransactionState.ABORTED, "an operator aborted it")
+
+
+def every_transaction(caller: TablesCaller) -> list[OpenTransaction]:
+    """Return the transactions that the caller may see, the oldest first: all, where it may describe the cluster, else
+    its own."""
+    may_see_all = is_allowed(caller, AclOperation.DESCRIBE)
+    known = sorted(_commits(caller).known(), key=lambda one: one.start_timestamp)
+    return [one for one in known if may_see_all or one.client.principal == caller.principal]
+
+
+def describe(caller: TablesCaller, name: str) -> OpenTransaction:
+    """Return a transaction that the caller may see. TableError NO_TRANSACTION."""
+    number = number_of(name)
+    one = next((one for one in every_transaction(caller) if one.number == number), None)
+    if one is None:
+        raise TableError("NO_TRANSACTION", f"there is no transaction {name}", _START)
+    return one
+
+
+async def commit(caller: TablesCaller, name: str, writes: Sequence[TableWrite]) -> CommittedTransaction:
+    """Commit a transaction with its writes: all of them appear at one timestamp, or none does. The same request sent
+    again gets the same answer for as long as outcomes are kept, after a restart too.
+
+    TableError ROW_LOCK_CONFLICT, NO_TRANSACTION, TRANSACTION_ENDED, TRANSACTION_CHANGED, COMMIT_UNKNOWN and those of
+    `parts_of`; KafkaError; CommitRefused. But for COMMIT_UNKNOWN the transaction is aborted then.
+    """
+    number, commits = number_of(name), _commits(caller)
+    one = _find(commits, caller, name)
+    many = sum(len(each.items) for each in writes) > _FEW_ROWS
+    digest = await in_a_thread(writes) if many else digest_of(writes)
+    if one is None:
+        return _decided_before(caller, number, writes, digest)
+    if one.state is not TransactionState.OPEN and one.digest == digest:
+        decision = await _told(one)
+        return CommittedTransaction(decision.timestamp, decision.row_count, is_repeated=True)
+    if one.state is TransactionState.COMMITTED:
+        raise _changed(name)
+    check_open(one, name).state = TransactionState.COMMITTING
+    one.digest = digest
+    decision = await uninterrupted(_commit(caller, commits, one, writes))
+    return CommittedTransaction(decision.timestamp, decision.row_count)
+
+
+async def _commit(
+    caller: TablesCaller, commits: Commits, one: OpenTransaction, writes: Sequence[TableWrite]
+) -> CommitDecision:
+    try:
+        decision = await _decision(caller, commits, one, writes)
+    except (CommitUnknown, ShardLost) as loss:
+        unknown = TableError(
+            "COMMIT_UNKNOWN", f"the cell was lost while transaction {one.name} was being committed: {loss}",
+            "Send the same commit again: it answers what became of it.",
+        )  # fmt: skip
+        commits.forget(one)
+        one.outcome.set_exception(unknown)
+        raise unknown from None
+    except BaseException as refusal:
+        cause = str(refusal) if isinstance(refusal, TableError | KafkaError | CommitRefused) else "the broker failed"
+        commits.end(one, TransactionState.ABORTED, cause)
+        one.outcome.set_exception(refusal)
+        raise
+    one.decision = decision
+    commits.end(one, TransactionState.COMMITTED)
+    one.outcome.set_result(decision)
+    return decision
+
+
+async def _decision(
+    caller: TablesCaller, commits: Commits, one: OpenTransaction, writes: Sequence[TableWrite]
+) -> CommitDecision:
+    """Commit; what has changed meanwhile is looked at again."""
+    for _ in range(COMMIT_TRIES_MAX):
+        parts = await parts_of(caller, writes, one.start_timestamp)
+        if not parts:
+            return CommitDecision(one.number, one.start_timestamp, commits.now_ms(), one.digest, 0, ())
+        with suppress(LookAgain):
+            return await commits.commit(CommitRequest(one.number, parts, one.digest))
+    raise TableError("TABLET_BUSY", f"chunks of the tables were replaced {COMMIT_TRIES_MAX} times", "Try again.")
+
+
+async def _told(one: OpenTransaction) -> CommitDecision:
+    """Return what the same commit was told, or will be. TableError TRANSACTION_ENDED, and what it was refused with."""
+    if one.state is TransactionState.COMMITTING:
+        await one.outcome.wait()
+    if one.outcome.done() and (not one.is_ended or isinstance(one.outcome.exception(), TableError | None)):
+        return one.outcome.result()
+    raise TableError("TRANSACTION_ENDED", f"transaction {one.name} is aborted: {one.cause}", _START)
+
+
+def _decided_before(
+    caller: TablesCaller, number: TransactionId, writes: Sequence[TableWrite], digest: bytes
+) -> CommittedTransaction:
+    """Return what was decided of a transaction that this process does not know: it was started before a restart, or
+    its outcome was unknown. TableError NO_TRANSACTION, TRANSACTION_CHANGED, COMMIT_UNKNOWN."""
+    is_known = True
+    for name in {each.table for each in writes}:
+        is_known &= _is_known(caller, name)
+        for participant in _participants(caller, name):
+            decision = participant.decisions.get(number)
+            if decision is not None and decision.digest == digest:
+                return CommittedTransaction(decision.timestamp, decision.row_count, is_repeated=True)
+            if decision is not None:
+                raise _changed(number.hex())
+    if not is_known:
+        text = f"tablets that transaction {number.hex()} may have been committed in are not open"
+        raise TableError("COMMIT_UNKNOWN", text, "Send the same commit again when GET /v1/cells shows cells open.")
+    check_open(None, number.hex())
+    raise AssertionError("a transaction that is not known is not open")
+
+
+def _is_known(caller: TablesCaller, name: str) -> bool:
+    """Return True if all decisions that lie in tablets of a table are known."""
+    opened = caller.node.cell.current
+    table, topic = opened.sorted_tables.get(name), opened.topics.get(name)
+    if table is not None:
+        return all(tablet.transactions.is_known and tablet.kv.lost is None for tablet in table.tablets)
+    return topic is None or all(one.is_loaded and not one.storage.is_lost for one in topic.partitions)
+
+
+def _participants(caller: TablesCaller, name: str) -> list[Participant]:
+    """Return all that have decisions of commits that wrote to a table, some of them without."""
+    opened = caller.node.cell.current
+    table, topic = opened.sorted_tables.get(name), opened.topics.get(name)
+    if table is not None:
+        return [tablet.transactions for tablet in table.tablets]
+    partitions = () if topic is None else topic.partitions
+    return [one.known_transactions for one in partitions if one.known_transactions is not None]
+
+
+def _changed(name: str) -> TableError:
+    text = f"transaction {name} was committed with other writes than these"
+    return TableError("TRANSACTION_CHANGED", text, "Start another transaction for other writes.")
+
+
+def _open(caller: TablesCaller, name: str) -> OpenTransaction:
+    return check_open(_find(_commits(caller), caller, name), name)
+
+
+def _find(commits: Commits, caller: TablesCaller, name: str) -> OpenTransaction | None:
+    """Return a transaction of the caller's own; None: there is none, or it is forgotten. TableError NO_TRANSACTION."""
+    found = commits.get(number_of(name))
+    return found if found is not None and found.client.principal == caller.principal else None
+
+
+def _commits(caller: TablesCaller) -> Commits:
+    return caller.node.cell.current.commits
