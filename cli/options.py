@@ -72,12 +72,27 @@ GroupName = Annotated[str, Argument(metavar="GROUP", complete=complete_groups, h
 Table = Annotated[
     str, Argument(metavar="TABLE", complete=complete_topics, help="Path of the table, or name of its topic.")
 ]
+InTransaction = Annotated[
+    str | None,
+    option(
+        "--transaction", metavar="TRANSACTION", also=("--tx",),
+        help="Read sorted tables as they were when this transaction began, which keeps it open too.",
+    ),
+]  # fmt: skip
 Yes = Annotated[bool, option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def table_path(table: str) -> str:
     """Return the path of a table over HTTP, by its own path `//a/b` or its topic `a.b`."""
     return f"/v1/tables/{quote(table[2:].replace('/', '.') if table.startswith('//') else table, safe='')}"
+
+
+def read_at(timestamp: int | None, transaction: str | None) -> dict[str, Any]:
+    """Return the fields of a request that say when sorted tables are read; none: now. WrongInput for both."""
+    if timestamp is not None and transaction is not None:
+        raise WrongInput("give one of --at and --transaction: a transaction reads at its start")
+    given = {"timestamp": timestamp, "transaction": transaction}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def assignments(option: str, texts: list[str], example: str) -> dict[str, str]:

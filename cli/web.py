@@ -30,6 +30,8 @@ _CURES = {
     "NOT_SORTED": "`pqbroker table select` and `pqbroker sql` read it; a table with an `ascending` column is sorted.",
     "SORTED_TABLE": "`pqbroker table describe` shows its kind; `pqbroker table lookup` reads it by key.",
     "INVALID_CONFIG": "`pqbroker topic configs TOPIC --all` shows names and values of a topic that is there.",
+    "NO_TRANSACTION": "`pqbroker transaction list` lists them; those that ended long ago are forgotten.",
+    "TRANSACTION_ENDED": "`pqbroker transaction describe` says how it ended; start another one.",
     "NO_CELL": "`pqbroker cell list` lists the cells.",
     "NO_BUNDLE": "`pqbroker bundle list` lists the bundles.",
     "BUNDLE_REFUSED": "`pqbroker bundle list` and `pqbroker cell list` show them.",
@@ -75,6 +77,10 @@ class Web:
     def post(self, path: str, body: Mapping[str, object], name: str) -> dict[str, Any]:
         """Have something done; what became of it, with the field `name`."""
         return self._ask("POST", path, json.dumps(body).encode(), name)
+
+    def command(self, path: str, body: Mapping[str, object]) -> None:
+        """Have something done that is answered without words."""
+        self._ask("POST", path, json.dumps(body).encode(), None)
 
     def patch(self, path: str, body: Mapping[str, object], name: str) -> dict[str, Any]:
         """Change what stands at a path; how it is then, with the field `name`."""

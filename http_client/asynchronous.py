@@ -40,6 +40,8 @@ class AsyncioTransport:
             return result
 
     async def _exchange(self, request: Request) -> Answer:
+        if request.delay_s:
+            await asyncio.sleep(request.delay_s)
         async with self._places:
             try:
                 async with asyncio.timeout(self._timeout_s):

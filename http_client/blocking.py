@@ -1,6 +1,7 @@
 """The transport of the synchronous client: one connection, kept between calls."""
 
 import socket
+import time
 from http.client import HTTPConnection, HTTPException
 from typing import TypeVar
 
@@ -38,6 +39,8 @@ class BlockingTransport:
         self._connection.close()
 
     def _exchange(self, request: Request) -> Answer:
+        if request.delay_s:
+            time.sleep(request.delay_s)
         self._connect()
         try:
             headers = {} if request.body is None else {"Content-Type": request.content_type}

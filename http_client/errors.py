@@ -15,24 +15,32 @@ _UNKNOWN = "Whether a change was made is unknown: look before you repeat it."
 
 
 class ClientError(Exception):
-    """`code` for programs; cause and cure for people. `status`: of HTTP, None where no answer came."""
+    """`code` for programs; cause and cure for people. `status`: of HTTP, None where no answer came; `number`: that
+    of the code in YT, where it has one."""
+
+    rows_inserted = 0
+    """Rows that earlier requests of the same insert have written."""
 
     def __init__(
-        self, code: str, message: str, cure: str, *, status: int | None = None, rows_inserted: int = 0
+        self, code: str, message: str, cure: str, *, status: int | None = None, number: int | None = None
     ) -> None:
-        before = f" ({rows_inserted} rows were inserted before)" if rows_inserted else ""
-        told = f"{code}: {message}{before}"
-        super().__init__(f"{told}{'' if told.endswith('?') else '.'} {cure}")
+        super().__init__(code, message, cure)
         self.code = code
         self.message = message
         self.cure = cure
         self.status = status
-        self.rows_inserted = rows_inserted
-        """Rows that earlier requests of the same insert have written."""
+        self.number = number
+
+    def __str__(self) -> str:
+        before = f" ({self.rows_inserted} rows were inserted before)" if self.rows_inserted else ""
+        told = f"{self.code}: {self.message}{before}"
+        return f"{told}{'' if told.endswith('?') else '.'} {self.cure}"
 
     def behind(self, rows_inserted: int) -> "ClientError":
         """The error of a request before which others have inserted rows."""
-        return ClientError(self.code, self.message, self.cure, status=self.status, rows_inserted=rows_inserted)
+        error = ClientError(self.code, self.message, self.cure, status=self.status, number=self.number)
+        error.rows_inserted = rows_inserted
+        return error
 
 
 def refusal(address: str, status: int, document: Any) -> ClientError:
@@ -40,7 +48,9 @@ def refusal(address: str, status: int, document: Any) -> ClientError:
     error = document.get("error") if isinstance(document, Mapping) else None
     if not isinstance(error, Mapping) or not {"code", "message", "cure"} <= error.keys():
         return no_pqbroker(address, f"status {status}")
-    return ClientError(str(error["code"]), str(error["message"]), str(error["cure"]), status=status)
+    number = error.get("number")
+    told = str(error["code"]), str(error["message"]), str(error["cure"])
+    return ClientError(*told, status=status, number=number if isinstance(number, int) else None)
 
 
 def no_broker(address: str, error: Exception) -> ClientError:

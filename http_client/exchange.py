@@ -15,13 +15,15 @@ JSON = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. `is_repeatable`: performed twice it does no more than once, so that it may be sent again."""
+    """One request. `is_repeatable`: performed twice it does no more than once, so that it may be sent again. `delay_s`:
+    seconds to wait before it is sent."""
 
     method: str
     path: str
     body: bytes | None = None
     content_type: str = JSON
     is_repeatable: bool = False
+    delay_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,11 @@ def key_pieces(keys: Iterable[Mapping[str, Any]], more: Mapping[str, Any]) -> It
         yield JsonPiece(some, form)
 
 
+def row_documents(rows: Iterable[Mapping[str, Any]]) -> list[bytes]:
+    """Return rows or keys as JSON documents. TypeError for a value that has no JSON form."""
+    return list(_documents(rows, None))
+
+
 def json_body(fields: Mapping[str, Any]) -> bytes:
     """Return a body with values of rows in it. TypeError for a value that has no JSON form."""
     return _encode(fields).encode()

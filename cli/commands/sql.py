@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pqbroker.cli.command import Family, declare
-from pqbroker.cli.options import INT32_MAX, Http, Json
+from pqbroker.cli.options import INT32_MAX, Http, InTransaction, Json, read_at
 from pqbroker.cli.output import say, show_bytes, show_table, write
 from pqbroker.cli.parsing import Argument, option
 from pqbroker.cli.refusals import CommandError, WrongInput, with_cure
@@ -40,6 +40,7 @@ def sql(
         option("--at", metavar="TIMESTAMP", least=0, most=TIMESTAMP_MAX,
                help="Read sorted tables as they were at this timestamp, as writes and --explain print it."),
     ] = None,
+    transaction: InTransaction = None,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
@@ -56,8 +57,7 @@ def sql(
     body: dict[str, object] = {"query": query, "explain": explain}
     if timeout is not None:
         body["timeout_ms"] = 1000 * timeout
-    if at is not None:
-        body["timestamp"] = at
+    body |= read_at(at, transaction)
     with Web(http, _TIMEOUT_S) as web:
         if explain:
             _explain(web, body)

@@ -143,6 +143,8 @@ def _show_troubles(tablet: Mapping[str, Any]) -> None:
         say(f"  {place} takes no writes, {blocked['code']}: {blocked['message']}. {blocked['cure']}")
     if (failure := tablet["flush_failure"]) is not None:
         say(f"  {place} cannot be flushed: {failure['cause']}; tried again at {_moment(failure['retry_ms'])}")
+    if tablet["prepared_count"]:
+        say(f"  {place} has locked {tablet['locked_keys']} rows for {tablet['prepared_count']} transactions")
     if tablet["rests"]:
         say(f"  no task takes chunks of {place}: {tablet['rests']}")
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pqbroker.cli.command import Family, declare
 from pqbroker.cli.commands.table_rows import ROWS_PER_REQUEST, json_object, json_objects, shown_cell
-from pqbroker.cli.options import Http, Json, Table, table_path
+from pqbroker.cli.options import Http, InTransaction, Json, Table, read_at, table_path
 from pqbroker.cli.output import say, show_json, show_table
 from pqbroker.cli.parsing import Argument, option
 from pqbroker.cli.refusals import CommandError, WrongInput
@@ -54,6 +54,7 @@ def add_lookup(app: Family) -> None:
                 help="First columns of a key, written as KEY is: print all rows whose keys begin so, in their order.",
             ),
         ] = None,
+        transaction: InTransaction = None,
         column: Annotated[
             list[str] | None,
             option(
@@ -66,7 +67,7 @@ def add_lookup(app: Family) -> None:
         """Print the rows of a sorted table that have these keys, as they are or were; a thousand keys in a request."""
         if prefix is not None and key:
             raise WrongInput("give keys, or --prefix alone")
-        asked: dict[str, Any] = {} if at is None else {"timestamp": at}
+        asked = read_at(at, transaction)
         asked |= {"columns": column} if column else {}
         path = table_path(table)
         with Web(http) as web:

@@ -8,9 +8,10 @@ Every call may raise ClientError. A call whose connection is lost is made once m
 queries, trims, batches of sessions. Records of topics are for Kafka clients.
 """
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pqbroker.http_client.addresses import parse_http_address
 from pqbroker.http_client.blocking import BlockingTransport
@@ -29,6 +30,7 @@ from pqbroker.http_client.facts import TabletDescription as TabletDescription
 from pqbroker.http_client.query_calls import QueryCalls
 from pqbroker.http_client.row_pieces import ArrowRows, Piece, json_body, key_pieces, pieces_of, whole_piece
 from pqbroker.http_client.table_calls import PAGE_ROWS, Row, TableCalls, list_tables
+from pqbroker.http_client.transaction_calls import CONFLICT, TransactionCalls
 
 if TYPE_CHECKING:
     import pandas
@@ -36,8 +38,10 @@ if TYPE_CHECKING:
 
     from pqbroker.http_client.asynchronous import AsyncioTransport
 
+T = TypeVar("T")
 DEFAULT_ADDRESS = "127.0.0.1:8092"
 TIMEOUT_S = 60.0
+ATTEMPTS = 5
 Rows = Iterable[Mapping[str, Any]] | ArrowRows
 """Rows to insert: a mapping each, or anything of Arrow."""
 RowKeys = Iterable[Mapping[str, Any]]
@@ -73,6 +77,110 @@ class Client:
     def sql(self, query: str, *, timeout_ms: int | None = None, timestamp: int | None = None) -> "Query":
         """A SELECT over topics and tables; each of its methods runs it. `timestamp`: sorted tables are read at it."""
         return Query(self._transport, QueryCalls(query, timeout_ms, timestamp))
+
+    def transaction(self, *, timeout_ms: int | None = None) -> "Transaction":
+        """Return a transaction over tables, which begins with its `with` block and is committed at the block's end.
+        `timeout_ms`: the broker aborts it after that time without a call; 15 seconds unless given."""
+        return Transaction(self._transport, TransactionCalls(timeout_ms))
+
+    def run_transaction(
+        self, function: "Callable[[Transaction], T]", *, attempts: int = ATTEMPTS, timeout_ms: int | None = None
+    ) -> T:
+        """Return what a function returns that is called with a transaction, once that is committed; after a conflict
+        with another transaction it is called again, with a new one, `attempts` times in all."""
+        for conflicts in range(attempts):
+            calls = TransactionCalls(timeout_ms)
+            self._transport.perform(calls.begin(conflicts))
+            try:
+                with Transaction(self._transport, calls) as transaction:
+                    return function(transaction)
+            except ClientError as failure:
+                if not _is_repeated(failure, conflicts, attempts):
+                    raise
+        raise _no_attempts(attempts)
+
+
+class Transaction:
+    """One transaction over tables: it reads as of its start, and all its writes appear at one timestamp, or none does.
+
+    Writes are kept here and travel with the commit at the end of the `with` block; reads do not see them. An exception
+    in the block aborts. If somebody else has written one of its rows meanwhile, the commit is refused: ClientError with
+    the code ROW_LOCK_CONFLICT. Tables are given by name or path.
+    """
+
+    def __init__(self, transport: BlockingTransport, calls: TransactionCalls) -> None:
+        self._transport = transport
+        self._calls = calls
+
+    def __enter__(self) -> Self:
+        if not self._calls.name:
+            self._transport.perform(self._calls.begin())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._calls.is_over:
+            return
+        if kind is None:
+            self.commit()
+            return
+        with suppress(ClientError):  # its timeout aborts it then
+            self.abort()
+
+    @property
+    def name(self) -> str:
+        """Return what the broker and its commands call it, once it has begun."""
+        return self._calls.name
+
+    @property
+    def start_timestamp(self) -> int:
+        """Return the timestamp that it reads at."""
+        return self._calls.start_timestamp
+
+    @property
+    def timestamp(self) -> int | None:
+        """Return the timestamp of the commit; None before."""
+        return self._calls.timestamp
+
+    def lookup(self, table: str, keys: RowKeys, *, columns: Sequence[str] | None = None) -> list[Row | None]:
+        """Return rows as `Table.lookup`, as they were when the transaction began."""
+        return self._transport.perform(self._calls.lookup(table, keys, columns))
+
+    def lookup_prefix(
+        self, table: str, prefix: Mapping[str, Any], *, columns: Sequence[str] | None = None
+    ) -> list[Row]:
+        """Return rows as `Table.lookup_prefix`, as they were when the transaction began."""
+        return self._transport.perform(self._calls.lookup_prefix(table, prefix, columns))
+
+    def sql(self, query: str, *, timeout_ms: int | None = None) -> "Query":
+        """A SELECT that reads sorted tables as they were when the transaction began, and others as they are."""
+        return Query(self._transport, QueryCalls(query, timeout_ms, transaction=self.name))
+
+    def insert(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write rows, whole, to a sorted table or to one that is a topic."""
+        self._calls.keep("rows", table, rows)
+
+    def update(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write rows to a sorted table; columns that a row lacks stay as they were."""
+        self._calls.keep("update", table, rows)
+
+    def delete(self, table: str, keys: RowKeys) -> None:
+        """Delete the rows of a sorted table that have these keys."""
+        self._calls.keep("delete", table, keys)
+
+    def ping(self) -> None:
+        """Keep it open for its timeout again; reads do so too."""
+        self._transport.perform(self._calls.ping())
+
+    def abort(self) -> None:
+        """Abort it: nothing is written."""
+        self._transport.perform(self._calls.abort())
+
+    def commit(self) -> None:
+        """Commit it before the block's end. Where no answer comes it is sent again for half a minute; if the outcome is
+        unknown even then (ClientError CONNECTION_LOST, COMMIT_UNKNOWN and the like), another call asks for it."""
+        self._transport.perform(self._calls.commit())
 
 
 class Table:
@@ -283,6 +391,93 @@ class AsyncClient:
     def sql(self, query: str, *, timeout_ms: int | None = None, timestamp: int | None = None) -> "AsyncQuery":
         return AsyncQuery(self._transport, QueryCalls(query, timeout_ms, timestamp))
 
+    def transaction(self, *, timeout_ms: int | None = None) -> "AsyncTransaction":
+        return AsyncTransaction(self._transport, TransactionCalls(timeout_ms))
+
+    async def run_transaction(
+        self,
+        function: "Callable[[AsyncTransaction], Awaitable[T]]",
+        *,
+        attempts: int = ATTEMPTS,
+        timeout_ms: int | None = None,
+    ) -> T:
+        for conflicts in range(attempts):
+            calls = TransactionCalls(timeout_ms)
+            await self._transport.perform(calls.begin(conflicts))
+            try:
+                async with AsyncTransaction(self._transport, calls) as transaction:
+                    return await function(transaction)
+            except ClientError as failure:
+                if not _is_repeated(failure, conflicts, attempts):
+                    raise
+        raise _no_attempts(attempts)
+
+
+class AsyncTransaction:
+    """`Transaction` for asyncio, in an `async with` block. Writes are kept here: `insert`, `update` and `delete` are no
+    coroutines."""
+
+    def __init__(self, transport: "AsyncioTransport", calls: TransactionCalls) -> None:
+        self._transport = transport
+        self._calls = calls
+
+    async def __aenter__(self) -> Self:
+        if not self._calls.name:
+            await self._transport.perform(self._calls.begin())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._calls.is_over:
+            return
+        if kind is None:
+            await self.commit()
+            return
+        with suppress(ClientError):  # its timeout aborts it then
+            await self.abort()
+
+    @property
+    def name(self) -> str:
+        return self._calls.name
+
+    @property
+    def start_timestamp(self) -> int:
+        return self._calls.start_timestamp
+
+    @property
+    def timestamp(self) -> int | None:
+        return self._calls.timestamp
+
+    async def lookup(self, table: str, keys: RowKeys, *, columns: Sequence[str] | None = None) -> list[Row | None]:
+        return await self._transport.perform(self._calls.lookup(table, keys, columns))
+
+    async def lookup_prefix(
+        self, table: str, prefix: Mapping[str, Any], *, columns: Sequence[str] | None = None
+    ) -> list[Row]:
+        return await self._transport.perform(self._calls.lookup_prefix(table, prefix, columns))
+
+    def sql(self, query: str, *, timeout_ms: int | None = None) -> "AsyncQuery":
+        return AsyncQuery(self._transport, QueryCalls(query, timeout_ms, transaction=self.name))
+
+    def insert(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        self._calls.keep("rows", table, rows)
+
+    def update(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        self._calls.keep("update", table, rows)
+
+    def delete(self, table: str, keys: RowKeys) -> None:
+        self._calls.keep("delete", table, keys)
+
+    async def ping(self) -> None:
+        await self._transport.perform(self._calls.ping())
+
+    async def abort(self) -> None:
+        await self._transport.perform(self._calls.abort())
+
+    async def commit(self) -> None:
+        await self._transport.perform(self._calls.commit())
+
 
 class AsyncTable:
     """`Table` for asyncio."""
@@ -419,6 +614,15 @@ class AsyncQuery:
 
     async def explain(self) -> dict[str, Any]:
         return await self._perform(self._calls.explain())
+
+
+def _is_repeated(failure: ClientError, conflicts: int, attempts: int) -> bool:
+    """Return True if a transaction begins again after a failure; `conflicts`: those before this one."""
+    return failure.code == CONFLICT and conflicts + 1 < attempts
+
+
+def _no_attempts(attempts: int) -> ValueError:
+    return ValueError(f"attempts is {attempts}; give 1 or more")
 
 
 def _insertion(

@@ -1,4 +1,4 @@
-"""Commands and programs in the pages about sorted tables run as they stand there, one after the other."""
+"""Commands and programs in the pages about sorted tables and transactions run as they stand there, in their order."""
 
 import os
 import re
@@ -26,17 +26,19 @@ def blocks(page: str, language: str, heading: str = "") -> list[str]:
     return found
 
 
-def test_commands_of_the_page_run() -> None:
+@pytest.mark.parametrize("page", ["sorted-tables.md", "transactions.md"])
+def test_commands_of_the_page_run(page: str) -> None:
     with broker(MEMORY) as running:
         addresses = {"PQBROKER_HTTP": running.http, "PQBROKER_BROKER": running.kafka}
         environment = {**os.environ, **addresses, "PYTHON": sys.executable}
-        for block in blocks("sorted-tables.md", "sh"):
+        for block in blocks(page, "sh"):
             done = subprocess.run(
-                ["bash", "-c", _COMMAND + block], env=environment, capture_output=True, text=True, check=False,
-                timeout=_TIMEOUT_S,
+                ["bash", "-c", _COMMAND + block.replace(_ADDRESS, running.http)], env=environment, capture_output=True,
+                text=True, check=False, timeout=_TIMEOUT_S,
             )  # fmt: skip
             told = [line for line in done.stderr.splitlines() if _WAITS not in line]
             assert (done.returncode, told) == (0, []), block
+            assert '{"error"' not in done.stdout, block
 
 
 def test_the_program_of_the_clients_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,3 +49,11 @@ def test_the_program_of_the_clients_page_runs(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.splitlines() == [
         "[{'shop': 'north', 'id': 5, 'count': 2, 'note': 'new'}, None]", "[{'count': 3}]",
     ]  # fmt: skip
+
+
+def test_the_program_of_the_page_about_transactions_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = blocks("transactions.md", "python")
+    with broker(MEMORY) as running:
+        assert _ADDRESS in program
+        exec(compile(program.replace(_ADDRESS, running.http), "transactions.md", "exec"), {})
+    assert capsys.readouterr().out == "[{'amount': 70}, {'amount': 30}]\n"

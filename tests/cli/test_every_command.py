@@ -40,7 +40,9 @@ COMMANDS: Mapping[str, str] = {
     "table materializations": "", "table pause-materialization": "{t}", "table resume-materialization": "{t}",
     "table drop-materialization": "{t} --yes",
     "table mount": "{t}", "table unmount": "{t}", "table freeze": "{t}", "table unfreeze": "{t}",
-    "table remount": "{t}", "table reshard": "{t} --tablets 3", "cell list": "", "cell create": "nowhere",
+    "table remount": "{t}", "table reshard": "{t} --tablets 3",
+    "transaction list": "", "transaction describe": "0", "transaction abort": "0 --yes",
+    "cell list": "", "cell create": "nowhere",
     "cell remove": "99 --yes",
     "bundle list": "", "bundle create": "more.{t}", "bundle set": "far --filter elsewhere",
     "bundle remove": "far --yes", "get": "//{t}/@tablet_count", "list": "/", "exists": "//{t}",
@@ -60,7 +62,7 @@ OF_OTHER_RULES = OF_SORTED_TABLES | frozenset(
     (
         "backup", "bundle remove", "cell create", "cell remove", "cluster health", "group delete", "table alter",
         "table freeze", "table mount", "table remount", "table reshard", "table unfreeze", "tablet kv", "tablet move",
-        "topic grow",
+        "topic grow", "transaction abort", "transaction describe",
     )
 )  # fmt: skip
 """Commands that may be refused for what has nothing to do with the tablet."""
