@@ -18,13 +18,16 @@ from pqbroker.pq.log.keys import (
     parse_facts_key,
     parse_producer_key,
     parse_session_key,
+    parse_transaction_key,
     renumbered,
 )
 from pqbroker.pq.log.levels import check_levels
+from pqbroker.pq.log.prepared_batches import PreparedBatches
 from pqbroker.pq.log.row_facts import BlobFacts, RowFacts
 from pqbroker.pq.log.sessions import SessionBatch
 from pqbroker.pq.log.staged_rows import check_key
 from pqbroker.pq.log.start_state import Meta, StartState, StoredBlob, build_start_state
+from pqbroker.pq.transactions.stored_forms import CommitDecision, PreparedRows
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing
 from pqbroker.storage.kv.key_ranges import GENERATION_KEY
 from pqbroker.storage.kv.rows import Entry
@@ -47,6 +50,8 @@ class Keys:
     consumers: list[tuple[bytes, Entry]] = field(default_factory=list)
     sessions: list[tuple[bytes, Entry]] = field(default_factory=list)
     facts: list[tuple[bytes, Entry]] = field(default_factory=list)
+    prepared: list[tuple[bytes, Entry]] = field(default_factory=list)
+    decisions: list[tuple[bytes, Entry]] = field(default_factory=list)
     meta: Entry | None = None
 
 
@@ -119,6 +124,9 @@ def _by_partition(entries: dict[bytes, Entry], topic: str, findings: Findings) -
                 keys.sessions.append((key, entry))
             elif key[:1] in _STAGED:
                 check_key(key)
+            elif key[:1] in (b"p", b"q"):
+                parse_transaction_key(key)
+                (keys.prepared if key[:1] == b"p" else keys.decisions).append((key, entry))
             elif key[:1] == _HALF_STORED:
                 findings.harmless("kv", f"{topic}-{index}", "a batch came half", NEXT_START)
             else:
@@ -155,6 +163,7 @@ class Partition:
             self._check_facts(start_state)
         self._check_consumers()
         self._check_sessions()
+        self._check_transactions()
 
     def _meta(self) -> Meta | None:
         """The meta row, or what an empty partition has; None when it is damaged."""
@@ -299,6 +308,28 @@ class Partition:
                 self._damage("facts", f"facts of rows from {blob.offset} on: {bad}")
             before = blob
         self.findings.count("facts", len(self.keys.facts))
+
+    def _check_transactions(self) -> None:
+        """Check rows that wait for the decision of their transaction, and decisions."""
+        if len(self.keys.prepared) > 1:
+            self._damage("transactions", f"rows of {len(self.keys.prepared)} transactions are prepared")
+        for key, entry in [*self.keys.prepared, *self.keys.decisions]:
+            transaction = parse_transaction_key(key)
+            try:
+                value = self._value(entry)
+                if key[:1] == b"p":
+                    rows = PreparedRows.decode(value)
+                    PreparedBatches.decode(rows.rows)
+                    known = rows.head.transaction
+                else:
+                    decided = CommitDecision.decode(value)
+                    known = decided.transaction
+                    self._check_reserved(decided.timestamp)
+                require(known == transaction, f"it is of transaction {known.hex()}")
+            except (BlobMissing, BlobCorrupt, *_UNREADABLE) as bad:
+                what = "rows" if key[:1] == b"p" else "decision"
+                self._damage("transactions", f"{what} of transaction {transaction.hex()}: {bad}")
+            self.findings.count("transactions", 1)
 
     def _check_reserved(self, timestamp: int) -> None:
         """Timestamps that are given later are above the reservation, and above what a start finds in each tablet."""

@@ -11,6 +11,7 @@ from pqbroker.doctor.contents import Damaged, require
 from pqbroker.doctor.findings import Findings
 from pqbroker.doctor.key_values import check_holders, read_entries
 from pqbroker.doctor.stored_blobs import StoredBlobs
+from pqbroker.pq.transactions.stored_forms import CommitDecision, PreparedRows
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing
 from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.kv.rows import Entry
@@ -21,15 +22,18 @@ from pqbroker.tables.serving.feed_progress import FeedProgress
 from pqbroker.tables.serving.stored_keys import (
     CHUNK_DATA_KEYS,
     CHUNK_KEYS,
+    DECISION_KEYS,
     FACTS_KEY,
     FEED_KEYS,
     LETTERS_KEY,
     LOG_KEYS,
     PIECE_KEYS,
     PIVOTS_KEY,
+    PREPARED_KEYS,
     chunk_data_key,
     read_chunk_key,
     read_log_key,
+    read_transaction_key,
 )
 from pqbroker.tables.serving.tablet_facts import TabletFacts
 from pqbroker.tables.sorted.chunks import ChunkDamaged, ChunkIndex
@@ -102,6 +106,10 @@ class _SortedCheck:
             elif kind == CHUNK_DATA_KEYS:
                 if CHUNK_KEYS + key[1:] not in self._entries:
                     self.damage("its chunks", f"chunk {key[1:].hex()} has no record")
+            elif kind == PREPARED_KEYS:
+                self._check_prepared(key)
+            elif kind == DECISION_KEYS:
+                self._check_decision(key)
             elif kind not in (FEED_KEYS, LOG_KEYS, PIECE_KEYS) and key not in (FACTS_KEY, LETTERS_KEY, PIVOTS_KEY):
                 self.damage(f"key {key.hex()}", "no version of the table has such a key")
         self._check_log()
@@ -135,6 +143,38 @@ class _SortedCheck:
         except _UNREADABLE as bad:
             self.damage("its progress in the topic that feeds it", f"{bad}; the tablet is not served")
         self._findings.count("partitions that feed tables", len(found))
+
+    def _check_prepared(self, key: bytes) -> None:
+        """Check rows that a transaction has prepared."""
+        try:
+            head, rows = PreparedRows.decode(self._value(self._entries[key]))
+            require(head.transaction == read_transaction_key(key), f"they are of transaction {head.transaction.hex()}")
+            is_reserved = head.least_timestamp < self._served.reserved
+            require(is_reserved, f"their least timestamp {head.least_timestamp} is not reserved")
+            count = 0
+            for row in decode_entries(rows):
+                self._check_version(row.version, row.columns)
+                require(self._is_inside(row.key), f"key {self.shown(row.key)} belongs to another tablet")
+                require(timestamp_of(row.version) == 0, f"key {self.shown(row.key)} has a timestamp")
+                count += 1
+            require(count > 0, "there is no row")
+        except _UNREADABLE as bad:
+            self.damage(f"rows prepared under key {key.hex()}", f"{bad}; the tablet is not served")
+        else:
+            self._findings.count("prepared rows", count)
+
+    def _check_decision(self, key: bytes) -> None:
+        """Check the decision of a transaction."""
+        try:
+            decision = CommitDecision.decode(self._value(self._entries[key]))
+            transaction = decision.transaction
+            require(transaction == read_transaction_key(key), f"it is of transaction {transaction.hex()}")
+            is_reserved = decision.timestamp < self._served.reserved
+            require(is_reserved, f"its timestamp {decision.timestamp} is not reserved")
+        except _UNREADABLE as bad:
+            self.damage(f"the decision under key {key.hex()}", f"{bad}; the tablet is not served")
+        else:
+            self._findings.count("decisions of transactions")
 
     def _check_log(self) -> None:
         """Check entries in their order: of one key in a store, timestamps rise."""

@@ -46,7 +46,7 @@ _GENERATIONS_OF_ROUND = 10_000
 """Generations of a group between two that are stored, at most: rebalances in which its leader did not answer."""
 _GENERATION_MAX = (1 << 31) - 1
 _PARTITION = slice(1, 11)
-_OF_PARTITIONS = (b"d", b"f", b"i", b"m", b"s", b"t")
+_OF_PARTITIONS = (b"d", b"f", b"i", b"m", b"p", b"q", b"s", b"t")
 """First letters of keys that a partition's number follows; the others are left as they are."""
 _KINDS = {b"c": "groups", b"p": "producers", b"s": "sessions"}
 """Residents of a partition, by the letter in their keys."""
@@ -215,6 +215,7 @@ class CellPlan:
             name = f"{served.topic}-{index}"
             PartitionSalvage(self._salvage, blobs, prefix, name, index, of_index).plan()
             self._name_staged(name, prefix, of_index)
+            self._name_transactions(name, prefix, of_index)
             pieces.plan(name, index, of_index, batches)
             for letter, kind in _KINDS.items():
                 self._name_residents(name, prefix, letter, kind, of_index)
@@ -258,6 +259,15 @@ class CellPlan:
         if older:
             what = f"{older} pieces of staged rows may have been written, or removed, already"
             self._salvage.name("staged rows", name, what)
+
+    def _name_transactions(self, name: str, prefix: bytes, entries: Mapping[bytes, Entry]) -> None:
+        """Name transactions whose rows are prepared here, or decided about, and whose last change may be lost."""
+        keys = sorted(key for key in entries if key[:1] in (b"p", b"q"))
+        older = [key[12:].decode() for key in keys if not self._salvage.is_newer(index_rows.ROW + prefix + key)]
+        if older:
+            more = f" and {len(older) - _NAMES_MAX} more" if len(older) > _NAMES_MAX else ""
+            what = "their rows may be missing here, or in other tablets, though they were committed"
+            self._salvage.name("transactions", name, f"{what}: {', '.join(older[:_NAMES_MAX])}{more}")
 
     def _name_residents(
         self, name: str, prefix: bytes, letter: bytes, kind: str, entries: Mapping[bytes, Entry]

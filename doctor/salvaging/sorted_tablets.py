@@ -20,6 +20,7 @@ from pqbroker.tables.serving.stored_keys import (
     CHUNK_DATA_KEYS,
     CHUNK_KEYS,
     LOG_KEYS,
+    PREPARED_KEYS,
     chunk_data_key,
     piece_key,
     read_chunk_key,
@@ -51,6 +52,8 @@ class SortedSalvage:
         for key, entry in self.entries.items():
             if key.startswith(LOG_KEYS):
                 self._plan_logged(key, entry)
+            elif key.startswith(PREPARED_KEYS):
+                self._plan_prepared(key, entry)
             elif key.startswith(CHUNK_KEYS):
                 self._plan_chunk(key, entry)
             elif key.startswith(CHUNK_DATA_KEYS) and CHUNK_KEYS + key[1:] not in self.entries:
@@ -68,6 +71,12 @@ class SortedSalvage:
         if kept:
             row = Entry.chained(entry.created_ms, b"".join(kept), 0, shared=entry.is_shared).row
             self.salvage.put_row(self.prefix + key, row)
+
+    def _plan_prepared(self, key: bytes, entry: Entry) -> None:
+        if all(self._is_readable(BlobKey(blob)) for blob in entry.blobs()):
+            return
+        self._name(f"rows that transaction {key[1:].hex()} has prepared are lost, be it committed or not")
+        self._give_up(key, entry)
 
     def _plan_chunk(self, key: bytes, entry: Entry) -> None:
         try:

@@ -18,6 +18,8 @@ from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 _PARTITION = slice(1, 11)
 _STAGED = (b"s", b"t")
 """First letters of keys of staged pieces and of decisions."""
+_PREPARED = b"p"
+"""First letter of keys of rows that wait for the decision of their transaction."""
 
 
 def name_torn(
@@ -49,7 +51,7 @@ def _loss_of_topic(topic: str, key: bytes) -> Loss:
     if key[:1] == b"d":
         found = parse_data_key(key)
         return unreadable_records(where, found.offset, found.offset + found.records, "some of the")
-    kind = "staged rows" if key[:1] in _STAGED else "partitions"
+    kind = "staged rows" if key[:1] in _STAGED else "transactions" if key[:1] == _PREPARED else "partitions"
     return Loss(kind, where, f"what its row {key.decode('ascii', 'backslashreplace')} holds is unreadable")
 
 

@@ -24,6 +24,8 @@ from pqbroker.doctor.findings import FINDINGS_MAX, Finding, Findings, Weight
 from pqbroker.doctor.partitions import Partition
 from pqbroker.pq.log import consumers, producers
 from pqbroker.pq.log.consumers import ConsumerOffset
+from pqbroker.pq.log.keys import outcome_key, prepared_key
+from pqbroker.pq.log.prepared_batches import PreparedBatches
 from pqbroker.pq.log.producers import StoredBatch
 from pqbroker.pq.log.sessions import SessionBatch
 from pqbroker.pq.log.start_state import Meta
@@ -45,6 +47,7 @@ from tests.faults.power.recording import resident
 from tests.faults.power.workload import PARTITIONS, TOPIC, Book, load
 from tests.faults.test_flipped_bytes import flip
 from tests.pq.rig import batch
+from tests.pq.serving.transacting import decision, head, transaction
 from tests.support.cli_page import KEYS
 
 ROW, BLOB = index_rows.ROW, index_rows.BLOB
@@ -267,7 +270,45 @@ def read_below_nought(index: Index) -> None:
 
 def add_a_strange_key(index: Index) -> None:
     key, row = index.keys(b"i")[0]
-    index.put(key[:10] + b"q0000000000", row)
+    index.put(key[:10] + b"k0000000000", row)
+
+
+def put_prepared(index: Index, number: int, value: bytes | None = None) -> None:
+    """Put the rows of a transaction into partition 0."""
+    key, _ = index.keys(b"i0000000000")[0]
+    rows = PreparedBatches(None, [batch(b"a")], [None]).encode()
+    stored = value or head(number).encode() + b"".join(map(bytes, rows))
+    name = key[: -len(b"i0000000000")] + prepared_key(0, transaction(number))
+    index.put(name, Entry.inline(1, (stored,), len(stored)).row)
+
+
+def put_decision(index: Index, number: int, of: int) -> None:
+    key, _ = index.keys(b"i0000000000")[0]
+    stored = decision(of, 1).encode()
+    name = key[: -len(b"i0000000000")] + outcome_key(0, transaction(number))
+    index.put(name, Entry.inline(1, (stored,), len(stored)).row)
+
+
+def prepare_twice(index: Index) -> None:
+    put_prepared(index, 1)
+    put_prepared(index, 2)
+
+
+def prepare_what_is_none(index: Index) -> None:
+    put_prepared(index, 1, head(1).encode() + b"\1")
+
+
+def prepare_for_another(index: Index) -> None:
+    put_prepared(index, 1, head(2).encode() + b"".join(PreparedBatches(None, [batch(b"a")], [None]).encode()))
+
+
+def decide_for_another(index: Index) -> None:
+    put_decision(index, 1, of=2)
+
+
+def add_a_transaction_without_a_name(index: Index) -> None:
+    key, row = index.keys(b"i0000000000")[0]
+    index.put(key[: -len(b"i0000000000")] + b"p0000000000_0", row)
 
 
 def add_a_partition_too_many(index: Index) -> None:
@@ -328,7 +369,12 @@ def small_head(index: Index) -> tuple[bytes, bytearray]:
         (write_a_session_that_is_none, r"sessions: power-0: session no: it is SessionBatch\("),
         (write_from_the_future, r"producers: power-0: producer \d+: offset 1099511627776, behind the end"),
         (read_below_nought, r"consumers: power-0: group readers: a negative offset"),
-        (add_a_strange_key, r"kv: power: key q0000000000 is of no known kind"),
+        (add_a_strange_key, r"kv: power: key k0000000000 is of no known kind"),
+        (prepare_twice, r"transactions: power-0: rows of 2 transactions are prepared"),
+        (prepare_what_is_none, r"transactions: power-0: rows of transaction \d+: 1 bytes are less"),
+        (prepare_for_another, r"transactions: power-0: rows of transaction \d+: it is of transaction"),
+        (decide_for_another, r"transactions: power-0: decision of transaction \d+: it is of transaction"),
+        (add_a_transaction_without_a_name, r"kv: power: key p0000000000_0 cannot be read"),
         (add_a_partition_too_many, r"kv: power-9: the topic has no such partition"),
         (add_a_row_of_no_tablet, r"tablet: tablet 1125899906842624: 1 rows of a tablet that has no record"),
         (break_the_log_of_the_scheme, r"scheme: its log: it cannot be replayed"),
@@ -342,6 +388,13 @@ def test_what_is_wrong_in_the_index_is_found(data: Path, change: Callable[[Index
         change(index)
     found = damages(data)
     assert any(re.search(told, line) for line in found), found
+
+
+def test_prepared_rows_and_a_decision_are_healthy(data: Path) -> None:
+    with changed(data) as index:
+        put_prepared(index, 1)
+        put_decision(index, 2, of=2)
+    assert damages(data) == []
 
 
 def test_a_flipped_byte_of_a_record_is_found_with_its_offsets(data: Path) -> None:

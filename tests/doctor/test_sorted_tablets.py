@@ -11,11 +11,20 @@ import msgspec
 import pytest
 
 from pqbroker.fixture.http_calls import BrokerRefusedError, HttpCalls
+from pqbroker.pq.transactions.stored_forms import CommitDecision, ParticipantId, PreparedHead, TransactionId
 from pqbroker.storage.disk import index_rows
 from pqbroker.storage.disk.segments import segment_name
+from pqbroker.storage.ids import TabletId
 from pqbroker.storage.kv.rows import Entry
 from pqbroker.tables.serving.chunk_records import encode_pivots
-from pqbroker.tables.serving.stored_keys import LETTERS_KEY, feed_key, log_key, piece_key
+from pqbroker.tables.serving.stored_keys import (
+    LETTERS_KEY,
+    decision_key,
+    feed_key,
+    log_key,
+    piece_key,
+    prepared_key,
+)
 from pqbroker.tables.sorted.keys import key_encoder
 from pqbroker.tables.sorted.log_entries import NewRow, encode_entry
 from pqbroker.tables.sorted.packed_rows import DELETED
@@ -32,6 +41,7 @@ ROWS = 3000
 """In chunks, of each of the two tablets half."""
 LOGGED = 100
 KEY = key_encoder(["int64"])
+TRANSACTION = TransactionId(b"t" * 16)
 NEVER = (1 << 63) - 1
 """A store's number that no test reaches."""
 
@@ -162,6 +172,47 @@ def spoil_the_dead_letters(index: Index) -> None:
     rewritten(index, prefix(index) + LETTERS_KEY, b"[]")
 
 
+def prepared(number: int, timestamp: int = 0, least_timestamp: int = 1) -> bytes:
+    head = PreparedHead(TRANSACTION, ParticipantId(TabletId(9)), least_timestamp, 1)
+    return head.encode() + encode_entry(1, [(timestamp, [NewRow(KEY([number]), DELETED)])])
+
+
+def decision(timestamp: int) -> bytes:
+    return CommitDecision(TRANSACTION, timestamp, 1, bytes(16), 1, [ParticipantId(TabletId(9), 2)]).encode()
+
+
+def prepare_another_tablets_key(index: Index) -> None:
+    rewritten(index, prefix(index) + prepared_key(TRANSACTION), prepared(ROWS))
+
+
+def prepare_rows_with_timestamps(index: Index) -> None:
+    rewritten(index, prefix(index) + prepared_key(TRANSACTION), prepared(7, 5))
+
+
+def prepare_in_the_future(index: Index) -> None:
+    rewritten(index, prefix(index) + prepared_key(TRANSACTION), prepared(7, 0, (1 << 64) - 1))
+
+
+def prepare_nothing(index: Index) -> None:
+    rewritten(index, prefix(index) + prepared_key(TRANSACTION), prepared(7)[:48])
+
+
+def prepare_under_another_key(index: Index) -> None:
+    rewritten(index, prefix(index) + prepared_key(TransactionId(b"o" * 16)), prepared(7))
+
+
+def decide_under_another_key(index: Index) -> None:
+    rewritten(index, prefix(index) + decision_key(TransactionId(b"o" * 16)), decision(5))
+
+
+def decide_in_the_future(index: Index) -> None:
+    rewritten(index, prefix(index) + decision_key(TRANSACTION), decision((1 << 64) - 1))
+
+
+def spoil_a_decision(index: Index) -> None:
+    rewritten(index, prefix(index) + decision_key(TRANSACTION), decision(5)[:-1])
+
+
 def prefix(index: Index) -> bytes:
     """Return what the keys of the first tablet begin with."""
     return index.keys(b"c")[0][0][:10]
@@ -183,6 +234,14 @@ def prefix(index: Index) -> bytes:
         (log_the_future, "of key [7] is not reserved"),
         (spoil_the_progress, "tablet 0, its progress in the topic that feeds it: progress of a feed has 5 bytes; 24"),
         (spoil_the_dead_letters, "tablet 0, its progress in the topic that feeds it: Expected `object`, got `array`"),
+        (prepare_another_tablets_key, f"under key 78{TRANSACTION.hex()}: key [3000] belongs to another tablet"),
+        (prepare_rows_with_timestamps, "key [7] has a timestamp; the tablet is not served"),
+        (prepare_in_the_future, "their least timestamp 18446744073709551615 is not reserved"),
+        (prepare_nothing, "there is no row; the tablet is not served"),
+        (prepare_under_another_key, f"they are of transaction {TRANSACTION.hex()}"),
+        (decide_under_another_key, f"it is of transaction {TRANSACTION.hex()}"),
+        (decide_in_the_future, "its timestamp 18446744073709551615 is not reserved"),
+        (spoil_a_decision, f"under key 79{TRANSACTION.hex()}: a decision with 1 participants has 71 bytes"),
         (put_a_strange_key, "books, tablet 0, key 71: no version of the table has such a key"),
     ],
 )  # fmt: skip
@@ -207,6 +266,13 @@ def test_progress_of_a_feed_is_known_by_its_keys(data: Path) -> None:
     with changed(data) as index:
         rewritten(index, prefix(index) + feed_key(3), bytes(24))
         rewritten(index, prefix(index) + b"e", b'{"run":"00","count":1,"last":[[0,1,"no key"]]}')
+    assert look(data) == []
+
+
+def test_prepared_rows_and_decisions_are_known_by_their_keys(data: Path) -> None:
+    with changed(data) as index:
+        rewritten(index, prefix(index) + prepared_key(TRANSACTION), prepared(7))
+        rewritten(index, prefix(index) + decision_key(TRANSACTION), decision(5))
     assert look(data) == []
 
 

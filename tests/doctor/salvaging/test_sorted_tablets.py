@@ -2,14 +2,25 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pqbroker.doctor.salvaging.losses import CellSalvage, NewBlobs
 from pqbroker.doctor.salvaging.node import NodeSalvage, accept_node, salvage_node
+from pqbroker.doctor.salvaging.sorted_tablets import GIVEN_UP, SortedSalvage
+from pqbroker.doctor.sorted_tablets import ServedSorted
 from pqbroker.fixture.http_calls import BrokerRefusedError, HttpCalls
+from pqbroker.pq.transactions.stored_forms import TransactionId
+from pqbroker.storage.blobs.blob_id import BlobId
+from pqbroker.storage.disk import index_rows
+from pqbroker.storage.disk.commits.index_changes import GONE
+from pqbroker.storage.engine import BlobKey
 from pqbroker.storage.ids import TabletId
-from pqbroker.storage.tablets.tablet import row_prefix
+from pqbroker.storage.kv.rows import Entry
+from pqbroker.storage.tablets.tablet import TabletRecord, TabletType, row_prefix
+from pqbroker.tables.serving.stored_keys import piece_key, prepared_key
 from pqbroker.testing import broker
 from tests.doctor.salvaging.directories import Killed
 from tests.doctor.salvaging.test_salvaging import tear
@@ -117,3 +128,20 @@ def test_a_torn_write_is_left_out_of_the_log(written: Written) -> None:
         assert rows_of(calls, range(LARGE)) == [0, 1]
         written.insert(calls, range(LARGE))
     assert damages(written.data) == []
+
+
+def test_prepared_rows_of_which_a_piece_is_lost_are_given_up_and_others_stay() -> None:
+    whole, lost = (BlobKey(BlobId(TabletId(1), 0, 1, 1, cookie, 9).key()) for cookie in (1, 2))
+    rows: Any = SimpleNamespace(get=lambda keys: [None if key[1:] == lost else b"row" for key in keys])
+    salvage = CellSalvage(rows, SimpleNamespace(rounds=(), torn=frozenset()))  # type: ignore[arg-type]
+    served = ServedSorted("books, tablet 0", None, b"", None, 1)
+    kept, gone = (prepared_key(TransactionId(name * 16)) for name in (b"k", b"g"))
+    entries = {kept: Entry.chained(1, whole, 9, shared=False), gone: Entry.chained(1, whole + lost, 18, shared=False)}
+    record = TabletRecord(TabletId(1), TabletType.SORTED, 1, (), "owner")
+    SortedSalvage(salvage, NewBlobs(salvage, record), b"T", served, entries).plan()
+    (loss,) = salvage.losses
+    assert loss.what == f"rows that transaction {gone[1:].hex()} has prepared are lost, be it committed or not"
+    changes = {key.removeprefix(index_rows.ROW + b"T"): value for key, value in salvage.changes.rows()}
+    assert changes[gone] == GONE
+    assert kept not in changes
+    assert [*Entry.stored(changes[piece_key(GIVEN_UP, 0)]).blobs()] == [whole]  # the next start removes it
