@@ -23,6 +23,8 @@ RUNS: Final[Mapping[str, str]] = {
     "index-flips": "tests.faults.index_flips --count 1000",
     "kills": "tests.faults.kills --kills 500",
     "sorted-kills": "tests.faults.sorted_kills --kills 100",
+    "transfers": "tests.faults.transfers --kills 100",
+    "histories": "tests.faults.histories --seconds 3600",
     "full-disk": "tests.faults.full_disk --rounds 10",
     "full-disk-ext4": "tests.faults.full_disk --kind ext4 --rounds 10",
     "backups": "tests.faults.backups --times 50",

@@ -76,6 +76,7 @@ PAGES = {
     "#/sql": ["Run", "Begin with a topic", TOPIC],
     "#/storage": ["Storage", "main"],
     "#/clients": ["Clients"],
+    "#/transactions": ["Transactions", "No transaction over tables is open"],
     "#/settings": ["Settings"],
     "#/api": ["/v1/topics"],
     "#/nowhere": ["There is no page nowhere"],

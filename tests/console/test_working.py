@@ -111,6 +111,24 @@ async def test_a_table_is_frozen_and_unfrozen(page: Page, node: Broker) -> None:
     assert page.complaints == []
 
 
+async def test_transactions_are_listed_by_state_and_aborted(page: Page, node: Broker) -> None:
+    calls = HttpCalls(lambda: node.http)
+    first, second = [calls.ask("POST", "/v1/transactions", {"timeout_ms": 60_000})["transaction"] for _ in range(2)]
+    await page.open(f"http://{node.http}/#/transactions")
+    await page.wait_for(first, second, "User:ANONYMOUS", "Abort")
+    await page.click("Abort")
+    await page.wait_for(f"type {first[:8]} to confirm")
+    await page.type("td input", first[:8])
+    await page.click("Abort")
+    await page.wait_for("an operator aborted it")
+    for state, shown, other in (("aborted", first, second), ("open", second, first)):
+        await page.type("select", "committing")
+        await page.wait_for("No transaction over tables is open")
+        await page.type("select", state)
+        assert other not in await page.wait_for(shown)
+    assert page.complaints == []
+
+
 async def test_a_page_that_waits_says_so(page: Page, node: Broker) -> None:
     await page.open(f"http://{node.http}/#/topics")
     await page.wait_for(TOPIC)

@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from pqbroker.broker.web.resources import sql
 from pqbroker.broker.web.routing.table_problems import _STATUSES, yt_number
 from pqbroker.tables.sorted.write_refusals import _LIMITS
@@ -17,9 +19,9 @@ _OF_FEEDS = {"FEED_MOVED", "INVALID_ORIGINS"}
 """Refusals of the broker's own writer, and of the request that makes one."""
 
 
-def listed() -> dict[str, tuple[int, int | None]]:
-    """Status and number by code, as the page has them."""
-    text = (ROOT / "docs" / "sorted-tables.md").read_text(encoding="utf-8")
+def listed(page: str = "sorted-tables.md") -> dict[str, tuple[int, int | None]]:
+    """Status and number by code, as a page has them."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     found: dict[str, tuple[int, int | None]] = {}
     for codes, status in _ROW.findall(text[text.index("## Errors") :]):
         number = re.search(r"\((\d+)\)", codes)
@@ -34,6 +36,16 @@ def test_every_refusal_of_sorted_tables_is_on_their_page() -> None:
     assert raised - listed().keys() - _ELSEWHERE - _OF_FEEDS == set()
 
 
-def test_the_page_has_status_and_number_of_each_refusal() -> None:
-    known, statuses = listed(), {**sql._STATUSES, **_STATUSES}
+def test_every_refusal_of_transactions_is_on_their_page() -> None:
+    folders = ("broker/services/commits", "broker/services/transactions")
+    sources = [file.read_text(encoding="utf-8") for folder in folders for file in (ROOT / folder).glob("*.py")]
+    raised = {code for source in sources for code in _RAISED.findall(source)}
+    assert len(raised) > 8
+    others = {"INVALID_ROW", "NOT_SORTED", "TABLET_BUSY", "TABLE_CHANGED"}  # of the rows: the pages of tables have them
+    assert raised - listed("transactions.md").keys() == others
+
+
+@pytest.mark.parametrize("page", ["sorted-tables.md", "transactions.md"])
+def test_the_page_has_status_and_number_of_each_refusal(page: str) -> None:
+    known, statuses = listed(page), {**sql._STATUSES, **_STATUSES}
     assert known == {code: (statuses.get(code, 400), yt_number(code)) for code in known}

@@ -11,6 +11,7 @@ from typing import Any
 
 from pqbroker.tables.mount import MountCommand
 from tests.simulation.sorted_story import KEYS, TABLETS, NotServed, SortedStory
+from tests.simulation.transacting import SimulatedTransactions
 from tests.simulation.world import BACK_OFF_S, World
 
 ROUNDS_A_SECOND = 8.0
@@ -37,9 +38,15 @@ class SimulatedSortedTable:
                 await self.story.create(min_data_ttl=KEPT_MS, max_data_ttl=KEPT_MS)
             await asyncio.sleep(BACK_OFF_S)
         await self.story.settle()
+        transacting = None
+        if self._world.transaction_story is not None:
+            transacting = SimulatedTransactions(self._world, self._world.transaction_story)
+            await transacting.begin()
         steps: list[_Step] = [self._write] * 6 + [self._delete, self._flush, self._flush, self._unmount, self._restart]
         if self._world.has_cells:
             steps += [self._move] * 2
+        if transacting is not None:
+            steps += transacting.steps
         while not self._world.is_ending:
             await asyncio.sleep(self._chance.expovariate(ROUNDS_A_SECOND))
             await self.story.settle()
@@ -49,12 +56,16 @@ class SimulatedSortedTable:
             await self.story.settle()
             await self.story.read(self._chance.randrange(KEYS), None)
             await self._read_earlier()
+            if transacting is not None:
+                transacting.compare_reads()
         await self.story.settle()
         while not self.story.is_mounted:
             await self._take(self.story.mount_all)
             await asyncio.sleep(BACK_OFF_S)
             await self.story.settle()
         await self.story.read_all()
+        if transacting is not None:
+            await transacting.end()
 
     async def _take(self, step: _Step) -> None:
         with suppress(NotServed):

@@ -37,6 +37,8 @@ async def verify(world: World, *, is_fresh: bool) -> None:
             consumers.found(place, found.get(place))
     if world.sorted_story is not None and world.sorted_story.is_created:
         await world.sorted_story.verify()
+        if world.transaction_story is not None:
+            await world.transaction_story.verify()
     await verify_store(world, is_fresh=is_fresh)
 
 

@@ -13,12 +13,15 @@ from pqbroker.storage.tablets.scheme_state import TopicRecord
 from tests.simulation.ledger import GroupBook, TopicBook, expect
 from tests.simulation.node import SimulatedNode
 from tests.simulation.sorted_story import SortedStory
+from tests.simulation.transaction_story import TransactionStory
 
 GROUPS = ("g", "h")
 TABLE = "table"
 CELLS_SHARE = 0.4
 TABLE_SHARE = 0.4
 SORTED_SHARE = 0.4
+TRANSACTIONS_SHARE = 0.7
+"""Share of the runs with a sorted table; they have a second cell too."""
 WORKER_KILLS = 0.03
 """Share of the messages of workers at which they end."""
 LINES_TOLD = 40
@@ -36,6 +39,10 @@ class World:
         self.has_table = not forgettable and self.chance("has table").random() < TABLE_SHARE
         has_sorted_table = not forgettable and self.chance("has sorted table").random() < SORTED_SHARE
         self.sorted_story = SortedStory(self.node) if has_sorted_table else None
+        self.transaction_story: TransactionStory | None = None
+        if self.sorted_story is not None and self.chance("has transactions").random() < TRANSACTIONS_SHARE:
+            self.transaction_story = TransactionStory(self.sorted_story)
+            self.has_cells = True
         self._worker_kills = self.chance("worker kills")
         self.topics: dict[bytes, TopicBook] = {}
         self.groups = {name: GroupBook(name) for name in GROUPS}

@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from pqbroker.storage.disk.commits.commit_scan import scan_commits
 from pqbroker.storage.disk.commits.zero_sectors import SECTOR_BYTES
+from pqbroker.storage.disk.segments import parse_segment_name
 from pqbroker.testing import broker
 from tests.faults.story.book import Book, Owed
 from tests.faults.story.story import SETTINGS, Story
@@ -63,6 +65,7 @@ def live(scratch: Path, source: random.Random, book: Book) -> list[Left]:
         story.write()
         if source.random() < 0.5:
             time.sleep(_IDLE_S)
+        _keep_segments(data, scratch / "kept")  # before the round that may empty one, of which the cut tears a part
         killed = _left(data, scratch / "killed", KILLED, book.owed())
         cut = _cut(data, scratch / "cut", killed, story, source)
         before = _last_spans(data)
@@ -90,7 +93,7 @@ def _cut(data: Path, directory: Path, killed: Left, story: Story, source: random
     """Write more, which counts as not acknowledged: the last round of each cell is torn, of one so that it shows."""
     begun: list[tuple[Path, RoundBytes]] = []
     kept = directory.with_name("kept")
-    while not any(_of_payload(directory, span) for _, span in begun):
+    while not any(_of_payload(directory, span) for _, span in begun) or _has_lost_segments(directory, kept):
         _keep_segments(data, kept)
         story.write()
         copy_alive(data, directory)
@@ -115,6 +118,28 @@ def _keep_segments(data: Path, kept: Path) -> None:
         again.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError, FileNotFoundError):
             os.link(file, again)
+
+
+def _has_lost_segments(directory: Path, kept: Path) -> bool:
+    """Return True if a segment has come and gone since segments were kept: it went once a round was synced that may be
+    torn here, and nobody can put it back."""
+    for blobs in {file.parent for file in directory.rglob("*.segment")}:
+        before = _sequences(kept / blobs.relative_to(directory))
+        for generation, found in _sequences(blobs).items():
+            begin = max(before.get(generation, ()), default=min(found) - 1) + 1
+            if not found >= {*range(begin, max(found) + 1)}:
+                return True
+    return False
+
+
+def _sequences(blobs: Path) -> dict[int, set[int]]:
+    """Return the numbers of the segments of a pool, by generation."""
+    found: defaultdict[int, set[int]] = defaultdict(set)
+    for file in blobs.glob("*.segment"):
+        name = parse_segment_name(file.name)
+        assert name is not None
+        found[name[0]].add(name[1])
+    return found
 
 
 def _last_spans(directory: Path) -> dict[Path, RoundBytes]:

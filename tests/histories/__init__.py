@@ -1,0 +1,1 @@
+"""A checker of histories: what transactions read and wrote, and which promise of snapshot isolation that breaks."""

@@ -1,0 +1,68 @@
+"""Who transacts: over the tablets of a sorted table in two cells, and over those of an ordered one, which move too."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from tests.simulation.sorted_story import KEYS, NotServed
+from tests.simulation.transaction_story import LOG_TABLETS, PlannedWrites, TransactionStory
+from tests.simulation.world import BACK_OFF_S, World
+
+THINKS_S = (0.0, 0.0, 0.01, 0.5)
+
+
+class SimulatedTransactions:
+    """Its steps are taken among those of the sorted table."""
+
+    def __init__(self, world: World, story: TransactionStory) -> None:
+        self._world = world
+        self._chance = world.chance("transactions")
+        self._story = story
+
+    @property
+    def steps(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        return [self._transact] * 8 + [self._abort] + [self._send_again] * 2 + [self._move, self._remount]
+
+    async def begin(self) -> None:
+        """Create the ordered table, and have its tablets lie in two cells."""
+        while self._story.log is None:
+            with suppress(NotServed):
+                await self._story.create()
+            await asyncio.sleep(BACK_OFF_S)
+        with suppress(NotServed):
+            await self._story.move_log(1, 1)
+
+    async def end(self) -> None:
+        """Have the ordered table mounted."""
+        while (log := self._story.log) is None or {*log.states} != {"mounted"}:
+            with suppress(NotServed):
+                await self._story.mount_log()
+            await asyncio.sleep(BACK_OFF_S)
+
+    def compare_reads(self) -> None:
+        self._story.compare_reads()
+
+    async def _transact(self) -> None:
+        await self._story.transact(self._reads(), self._writes(), think_s=self._chance.choice(THINKS_S))
+
+    async def _abort(self) -> None:
+        await self._story.abort(self._reads(), self._writes(), by_timeout=self._chance.random() < 0.5)
+
+    async def _send_again(self) -> None:
+        await self._story.send_again(self._chance.randrange(1000))
+
+    async def _move(self) -> None:
+        await self._story.move_log(self._chance.randrange(LOG_TABLETS), self._chance.randrange(2))
+
+    async def _remount(self) -> None:
+        await self._story.remount_log(self._chance.randrange(LOG_TABLETS))
+
+    def _reads(self) -> list[int]:
+        return self._chance.sample(range(KEYS), self._chance.randint(0, 3))
+
+    def _writes(self) -> PlannedWrites:
+        keys = self._chance.sample(range(KEYS), self._chance.randint(0, 5))
+        first, second = sorted(self._chance.choices(range(len(keys) + 1), k=2))
+        logged = [self._chance.randrange(LOG_TABLETS) for _ in range(self._chance.choice((0, 0, 1, 2)))]
+        return PlannedWrites(keys[:first], keys[first:second], keys[second:], logged)
