@@ -8,6 +8,7 @@ Three outcomes of a commit, told by one call:
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, NewType, Protocol
@@ -343,9 +344,13 @@ class Shard(Protocol):
     async def confirm(self) -> None:
         """Return once it is certain that this owner is not fenced now; else raise ShardLost."""
 
-    async def backup(self, name: str, others: "Mapping[str, Shard] | None" = None) -> BackupFacts:
+    async def backup(
+        self, name: str, others: "Mapping[str, Shard] | None" = None,
+        during: AbstractAsyncContextManager[None] | None = None,
+    ) -> BackupFacts:
         """Copy the cell as it is at one moment, not before this call, to a new directory, while it serves; and before
-        that `others`, the other cells of the node by name, each as it is at a moment of its own.
+        that `others`, the other cells of the node by name, each as it is at a moment of its own. `during` is entered
+        before the first moment and left behind the last one, long before all is copied.
 
         One at a time. It is completed though the caller is cancelled. Raises EngineCannot, BackupRefused, ShardLost.
         """

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from itertools import islice
 
@@ -204,7 +205,10 @@ class MemoryShard:
     async def confirm(self) -> None:
         self._check()
 
-    async def backup(self, name: str, others: Mapping[str, Shard] | None = None) -> BackupFacts:
+    async def backup(
+        self, name: str, others: Mapping[str, Shard] | None = None,
+        during: AbstractAsyncContextManager[None] | None = None,
+    ) -> BackupFacts:
         raise EngineCannot("memory", EngineTask.BACK_UP, "only a data directory has backups; give one with --data DIR")
 
     def stats(self) -> ShardStats:

@@ -71,16 +71,25 @@ def take_decided(partition: Partition, cycle: Cycle, batch: memoryview, header: 
     return Written(base_offset, append_time, cycle.start_offset)
 
 
-def why_closed(partition: Partition) -> KafkaError | None:
-    """Return the error that would refuse any batch now: not mounted, PARTITION_INACTIVE, PARTITION_IS_FULL."""
+def why_closed(partition: Partition, *, is_feed: bool = False) -> KafkaError | None:
+    """Return the error that would refuse any batch now: not mounted, PARTITION_INACTIVE, PARTITION_IS_FULL, or of the
+    change feed of a table. `is_feed`: the batch is the feed's own."""
     try:
-        _check_open(partition, partition.no_change(0))
+        if not is_feed:
+            partition.settings.check_no_feed(partition.index)
+        _check_room(partition, partition.no_change(0))
     except KafkaError as refusal:
         return refusal
     return None
 
 
 def _check_open(partition: Partition, cycle: Cycle) -> None:
+    """Raise the error that refuses a producer's batch: as `_check_room`, and of the change feed of a table."""
+    partition.settings.check_no_feed(partition.index)
+    _check_room(partition, cycle)
+
+
+def _check_room(partition: Partition, cycle: Cycle) -> None:
     """PARTITION_INACTIVE, PARTITION_IS_FULL (A.12.1, A.15, G.5): lasting conditions, so not a retriable code (H35)
     unless the topic wants one."""
     topic = partition.settings.topic

@@ -67,11 +67,22 @@ class PartitionSettings:
     """Weight of stored rows from which on writes are refused (E.7); None: no limit."""
     epoch_base: int = 0
     """Added to the tablet's generation, it is the leader epoch. Only tables that were resharded have one."""
+    feeder: str = ""
+    """Path of the sorted table whose changes the topic gets; empty: none, and producers may write."""
 
     @property
     def is_special(self) -> bool:
         """Return True if a table's partition may have to refuse batches: most topics have no such reason."""
-        return bool(self.closed) or self.weight_max is not None
+        return bool(self.closed) or self.weight_max is not None or self.feeder != ""
+
+    def check_no_feed(self, index: int) -> None:
+        """KafkaError POLICY_VIOLATION for the change feed of a table, which alone writes to it."""
+        if self.feeder:
+            text = (
+                f"partition {index} is of the change feed of {self.feeder}, which alone writes to it: write to"
+                " another topic, or set the table's attribute `changes` to null and remount the table"
+            )
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
 
     def check_mounted(self, index: int) -> None:
         """KafkaError when the partition's tablet is unmounted, LEADER_NOT_AVAILABLE, or frozen, 44 (G.5, H30)."""

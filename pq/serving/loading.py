@@ -106,8 +106,7 @@ async def _load_blobs(
     meta = unwritten if unwritten.start_offset else None
     key = meta_key(index)
     if kv.entry(key) is not None:
-        row = _joined((await kv.read([(key, 0, 0)]))[0])
-        meta = _read(_place(key), Meta.decode, row)
+        meta = _read(_place(key), Meta.decode, await _value(kv, key))
     stored = [
         StoredBlob(key, entry.size, entry.created_ms, entry.piece_count) for key, entry in kv.keys(*data_range(index))
     ]
@@ -138,9 +137,8 @@ async def _load_facts(
     wanted = [number for number, blob in enumerate(blobs) if blob.offset in head or number == len(blobs) - 1]
     found: dict[int, RowFacts] = {}
     for number in wanted:
-        (buffers,) = await kv.read([(keys[number], 0, 0)])
         decode = partial(RowFacts.decode, blobs[number].weight_before)
-        found[number] = _read(_place(keys[number]), decode, _joined(buffers))
+        found[number] = _read(_place(keys[number]), decode, await _value(kv, keys[number]))
     return [(blob, found.get(number)) for number, blob in enumerate(blobs)]
 
 
@@ -156,13 +154,18 @@ async def _load_transactions(kv: KeyValueTablet, index: int) -> StoredTransactio
         raise StoredUnreadable(_place(keys[1]), f"{len(keys)} transactions have prepared rows, and one at most may")
     prepared: PreparedHead | None = None
     for key in keys:
-        try:
-            (buffers,) = await kv.read([(key, 0, 0)])
-        except (BlobCorrupt, BlobMissing) as damage:
-            raise StoredUnreadable(_place(key), str(damage)) from damage
-        transaction, head = _pair(key, parse_transaction_key, _decode_prepared, _joined(buffers))
+        transaction, head = _pair(key, parse_transaction_key, _decode_prepared, await _value(kv, key))
         prepared = _read(_place(key), partial(_check_key, transaction), head)
     return StoredTransactions(prepared, decisions) if keys or decisions else None
+
+
+async def _value(kv: KeyValueTablet, key: bytes) -> bytes:
+    """Return a value. StoredUnreadable where its blob is damaged or gone: that refuses the partition alone."""
+    try:
+        (buffers,) = await kv.read([(key, 0, 0)])
+    except (BlobCorrupt, BlobMissing) as damage:
+        raise StoredUnreadable(_place(key), str(damage)) from damage
+    return _joined(buffers)
 
 
 def _decode_prepared(stored: bytes) -> PreparedHead:

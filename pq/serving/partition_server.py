@@ -164,7 +164,8 @@ class PartitionServer:
         return self.reader.read(query)
 
     def why_no_writes(self) -> tuple[str, str] | None:
-        """Return what keeps writers out now: a word, and the cause with its cure; None when nothing does."""
+        """Return what keeps writers out now, those that a change feed is for: a word, and the cause with its cure; None
+        when nothing does."""
         if self.state.unreadable is not None:
             return "unreadable", str(self.state.unreadable)
         closed = self.state.settings.closed.get(self.index)
@@ -176,7 +177,7 @@ class PartitionServer:
             return "transaction", self.known_transactions.why_held
         if self.writer.is_disk_full:
             return "disk", self.writer.disk_full
-        refusal = why_closed(self.state)
+        refusal = why_closed(self.state, is_feed=True)
         return None if refusal is None else ("full" if self.state.is_active else "inactive", refusal.message)
 
     def throttle_ms(self, size: int, records: int) -> int:

@@ -107,6 +107,10 @@ class PartitionTransactions:
         missing = len(self.decisions[transaction].participants)
         return f"transaction {transaction.hex()} is committed, and {missing} of its tablets have not written their rows"
 
+    def prepared_bytes(self, transaction: TransactionId) -> int:
+        entry = self._kv.entry(prepared_key(self._partition.index, transaction))
+        return 0 if entry is None else entry.size
+
     def take_prepared(self, head: PreparedHead) -> None:
         """Rows are durable: hold the queue before anything else of it begins."""
         assert not self.prepared, "one transaction is prepared in a partition at a time"

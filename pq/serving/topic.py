@@ -38,13 +38,18 @@ class Topic:
     """One topic in service; `partitions` by index."""
 
     __slots__ = (
-        "_derived", "_node", "_settings", "config", "moving", "partitions", "record", "session_locks", "tablets",
+        "_derived", "_node", "_settings", "config", "feeder", "moving", "partitions", "record", "session_locks",
+        "tablets",
     )  # fmt: skip
 
-    def __init__(self, record: TopicRecord, config: TopicConfig, node: BrokerSettings) -> None:
+    def __init__(
+        self, record: TopicRecord, config: TopicConfig, node: BrokerSettings, feeder: str = ""
+    ) -> None:
         self.record = record
         self.config = config
         self._node = node
+        self.feeder = feeder
+        """Path as in `PartitionSettings`; a change is followed by `renew`."""
         self.moving: dict[int, Moving] = {}
         """Tablets of a table that change their mount state."""
         self.tablets: dict[TabletId, PqTablet] = {}
@@ -95,11 +100,11 @@ class Topic:
         """Return the settings for each set of attributes, by its number; a topic that is no table has one."""
         table = self.record.table
         if table is None:
-            return [PartitionSettings(self.config, self._node)]
+            return [PartitionSettings(self.config, self._node, feeder=self.feeder)]
         first_offsets = {index: row for index, row in enumerate(table.first_rows) if row}
         common = PartitionSettings(
             self.config, self._node, closed_partitions(self.states), first_offsets, keeps_open_head=True,
-            keeps_facts=_keeps_facts(table), epoch_base=table.epoch_base,
+            keeps_facts=_keeps_facts(table), epoch_base=table.epoch_base, feeder=self.feeder,
         )  # fmt: skip
         limits = (attributes.get(WEIGHT_MAX) for attributes in table.mounted.sets)
         return [

@@ -7,7 +7,7 @@ serving   delete (scheme: a tombstone)      absent; its tablets are dropped in t
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -30,7 +30,7 @@ from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.ids import CellId
 from pqbroker.storage.tablets.hosting import TabletHost
-from pqbroker.storage.tablets.scheme import Scheme
+from pqbroker.storage.tablets.scheme import Scheme, SchemeError
 from pqbroker.storage.tablets.scheme_objects import TOPIC
 from pqbroker.storage.tablets.scheme_state import Resharded, TableRecord, TopicRecord
 from pqbroker.storage.tablets.scheme_topics import TopicChanges
@@ -44,6 +44,16 @@ _FREED_AT_ONCE = 100
 _MS_PER_MINUTE = 60_000
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
+
+
+class TopicIsFeed(SchemeError):
+    """A topic is the change feed of a sorted table, and stays as it is."""
+
+    def __init__(self, topic: str, table: str) -> None:
+        super().__init__(
+            f"topic {topic!r} is the change feed of {table}: set the table's attribute `changes` to null and remount"
+            " the table first"
+        )
 
 
 class Topics:
@@ -73,6 +83,8 @@ class Topics:
         )
         self._known = TopicNames()
         self._topics = self._known.served
+        self._feeders: Mapping[str, str] = {}
+        """Paths of sorted tables by the topic that gets their changes."""
         self._count = PartitionCount()
         self.offsets = GroupOffsets(self._partition)
         """Offsets of consumer groups in all topics."""
@@ -127,6 +139,27 @@ class Topics:
     def by_id(self, topic_id: bytes) -> Topic | None:
         return self._known.by_id.get(topic_id)
 
+    def partition(self, topic: str, index: int) -> PartitionServer | None:
+        """Return a partition as it runs now, also of a static table; None: there is none."""
+        found = self._known.find(topic)
+        return found.partitions[index] if found is not None and index < len(found.partitions) else None
+
+    def mark_feeds(self, feeders: Mapping[str, str]) -> None:
+        """Refuse what others write to these topics, whose names come with the paths of the tables that alone write to
+        them, and the topics' deletion; take what they write to all others."""
+        before, self._feeders = self._feeders, dict(feeders)
+        for name in before.keys() | feeders.keys():
+            topic, table = self._known.find(name), feeders.get(name, "")
+            if topic is not None and topic.feeder != table:
+                topic.feeder = table
+                topic.renew()
+
+    def _check_no_feed(self, name: str) -> None:
+        """TopicIsFeed for the change feed of a table."""
+        table = self._feeders.get(name)
+        if table is not None:
+            raise TopicIsFeed(name, table)
+
     def names(self, *, or_static: bool = False) -> Iterable[str]:
         return (*self._topics, *self._known.static) if or_static else self._topics.keys()
 
@@ -145,16 +178,18 @@ class Topics:
         self._count.check_room(count, self._settings.partitions_max)
 
     async def create(
-        self, name: str, partitions: int, config: Mapping[str, str], table: TableRecord | None = None
+        self, name: str, partitions: int, config: Mapping[str, str], table: TableRecord | None = None,
+        cells: Sequence[CellId] | None = None,
     ) -> Topic:
-        """Create a topic, or a table, and start its partitions.
+        """Create a topic, or a table, and start its partitions. `cells`: that of each tablet; None: they are placed.
 
         Raises TopicExists, PartitionsRefused, TooManyPartitions, ConfigError.
         """
-        return await uninterrupted(self._create(name, partitions, config, table))
+        records = self._records if cells is None else TopicChanges(self._scheme, self._clock, lambda *_: cells)
+        return await uninterrupted(self._create(name, partitions, config, table, records))
 
     async def grow(self, name: str, count: int) -> Topic:
-        """Add partitions: the last tablet's room first, then new tablets. Raises TopicUnknown, PartitionsNotGrown…"""
+        """Add partitions: the last tablet's room first, then new tablets. Raises TopicUnknown, TopicIsFeed…"""
         return await uninterrupted(self._grow(name, count))
 
     async def reconfigure(
@@ -181,18 +216,18 @@ class Topics:
         return await uninterrupted(self._change(name, change))
 
     async def delete(self, name: str) -> None:
-        """Delete a topic: gone when this returns, its space comes back later. Raises TopicUnknown."""
+        """Delete a topic: gone when this returns, its space comes back later. Raises TopicUnknown, TopicIsFeed."""
         await uninterrupted(self._delete(name))
 
     async def _create(
-        self, name: str, partitions: int, config: Mapping[str, str], table: TableRecord | None
+        self, name: str, partitions: int, config: Mapping[str, str], table: TableRecord | None, records: TopicChanges
     ) -> Topic:
         parsed, stored = topic_config(config, self._settings), stored_names(TopicConfig, config)
         async with self.changes:
             await self._complete(name)
             if name not in self._scheme.topics:
                 self.check_room(partitions)
-            topic = await self._records.create(
+            topic = await records.create(
                 name, partitions, stored, parsed.pq_partitions_per_tablet, table
             )
             self._count.known += partitions
@@ -206,6 +241,7 @@ class Topics:
 
     async def _grow(self, name: str, count: int) -> Topic:
         async with self.changes:
+            self._check_no_feed(name)
             completed = await self._complete(name)
             if completed is not None and len(completed.partitions) == count:
                 return completed  # what is asked for is what was begun before
@@ -259,9 +295,10 @@ class Topics:
 
     async def reshard(self, name: str, change: Callable[[TopicRecord], Resharded]) -> Topic:
         """Replace the tablets of a table by those that `change` names; the ones it leaves out are removed. Its tablets
-        start again, in a later leader epoch than any before. Not to be cancelled. TopicUnknown, and what `change`
-        raises."""
+        start again, in a later leader epoch than any before. Not to be cancelled. TopicUnknown, TopicIsFeed, and
+        what `change` raises."""
         async with self.changes:
+            self._check_no_feed(name)
             await self._complete(name)
             before = self._scheme.topics.get(name)
             record, tombstone = await self._records.reshard(name, change)
@@ -301,6 +338,7 @@ class Topics:
     async def _delete(self, name: str) -> None:
         kept: list[object] = []
         async with self.changes:
+            self._check_no_feed(name)
             record = await self._records.delete(name)
             self._count.known -= record.partitions
             topic = self._known.remove(record)
@@ -363,7 +401,8 @@ class Topics:
         return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
 
     async def _serve(self, record: TopicRecord) -> Topic:
-        topic = Topic(record, config_of(record, self._settings), self._settings)
+        feeder = self._feeders.get(record.name, "")
+        topic = Topic(record, config_of(record, self._settings), self._settings, feeder)
         await self._tablets.start(topic)
         await asyncio.sleep(0)  # of thousands of partitions, lining up and learning take milliseconds each
         self._show(topic)

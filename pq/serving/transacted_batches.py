@@ -28,6 +28,7 @@ from pqbroker.pq.transactions.stored_forms import PreparedHead, TransactionId
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.kv.commands import Command
+from pqbroker.storage.kv.joint_request import TabletCommands
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.outcome import Outcome, Told
 
@@ -108,6 +109,9 @@ class BatchesPart:
         if timestamp is not None:
             self._server.state.stamp(self._cycle, timestamp)
         return self._cycle.as_commands()
+
+    def beside(self) -> Sequence[TabletCommands]:
+        return ()
 
     def told(self, error: BaseException | None) -> Outcome[None]:
         told, self._told, self._cycle = self._told, None, None

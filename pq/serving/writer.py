@@ -124,11 +124,12 @@ class Writer:
             elif self._cycle is not None and not self.counters.waiting.is_running:
                 self.counters.waiting.start(self._loop.time())
 
-    def perform(self, plan: Callable[[], Cycle], size: int = 0) -> Outcome[None]:
-        """Have a cycle of its own planned and made durable, between the cycles of writes; `size` as in `Job`."""
+    def perform(self, plan: Callable[[], Cycle], size: int = 0, decided_bytes: int = 0) -> Outcome[None]:
+        """Have a cycle of its own planned and made durable, between the cycles of writes; `size` and `decided_bytes` as
+        in `Job`."""
         if self.state >= LOSING:
             return Outcome.failed(self._over())
-        job = Job(plan, size, Outcome())
+        job = Job(plan, size, Outcome(), decided_bytes)
         self.queue.jobs.append(job)
         self._wake()
         return job.outcome

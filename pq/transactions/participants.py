@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 
 from pqbroker.pq.transactions.stored_forms import CommitDecision, ParticipantId, PreparedHead, TransactionId
 from pqbroker.storage.kv.commands import Command
+from pqbroker.storage.kv.joint_request import TabletCommands
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.outcome import Outcome
 
@@ -48,6 +49,9 @@ class Participant(Protocol):
     @property
     def prepared(self) -> Mapping[TransactionId, PreparedHead]:
         """Return what is prepared and durable."""
+    def prepared_bytes(self, transaction: TransactionId) -> int:
+        """Return the size of what a transaction has prepared, as it is stored."""
+
     @property
     def decisions(self) -> Mapping[TransactionId, CommitDecision]:
         """Return the durable decisions of which it is the home."""
@@ -105,6 +109,9 @@ class CommitPart(Protocol):
     def commands(self, timestamp: int | None) -> Sequence[Command]:
         """Return what writes the rows at the commit's timestamp; None: what prepares them, as `prepares` says.
         CommitRefused: the participant was lost since the part's turn."""
+
+    def beside(self) -> Sequence[TabletCommands]:
+        """Return what the same request writes to other tablets of the cell, after `commands`."""
 
     def prepares(self, head: PreparedHead) -> None:
         """Say before `enter` that the rows are to be prepared, since the decision is made elsewhere."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pqbroker.storage.disk import index_rows
 from pqbroker.storage.disk.backups.backup import Backup, BackupDirectory, CellCopy, CopyDirectories
+from pqbroker.storage.disk.backups.copy_steps import CopySteps
 from pqbroker.storage.disk.backups.copying import Copier
 from pqbroker.storage.disk.blob_reading import BlobReader
 from pqbroker.storage.disk.committer import Committer, OpenCell, Ownership, Pace
@@ -179,18 +180,23 @@ class DiskShard:
         if not await self._in_thread(self._directory.is_ours):
             raise self._directory.loss()
 
-    async def backup(self, name: str, others: Mapping[str, Shard] | None = None) -> BackupFacts:
+    async def backup(
+        self, name: str, others: Mapping[str, Shard] | None = None,
+        during: AbstractAsyncContextManager[None] | None = None,
+    ) -> BackupFacts:
         cells = (others or {}).items()
         directory = self._options.backups
-        backup = Backup(directory, directory.find(name))
+        backup = Backup(directory, directory.find(name), during or nullcontext())
         assert all(isinstance(shard, DiskShard) for _, shard in cells), "cells of one engine"
         copies = {cell: shard.copy_into for cell, shard in cells if isinstance(shard, DiskShard)}
         work = self._back_up(backup.run(self._copy, list(self._directory.pools), copies))
         return await Uninterrupted(work)
 
-    async def copy_into(self, place: Callable[[Iterable[str]], CopyDirectories], copier: Copier) -> None:
+    async def copy_into(
+        self, place: Callable[[Iterable[str]], CopyDirectories], copier: Copier, steps: CopySteps
+    ) -> None:
         """Copy the cell as part of the backup of another one; see `CopiesInto`."""
-        await self._back_up(self._copy(place(self._directory.pools), copier).run())
+        await self._back_up(self._copy(place(self._directory.pools), copier).run(steps))
 
     def _back_up(self, work: Coroutine[Any, Any, R]) -> asyncio.Task[R]:
         """One at a time; cancelled when the cell ends."""

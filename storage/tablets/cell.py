@@ -9,6 +9,7 @@ While anything that is stored in the cell cannot be read nothing is dropped.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -245,10 +246,12 @@ class Cell:
         """Return once it is certain that the cell has no later owner now; else raise ShardLost."""
         await self._shard.confirm()
 
-    async def backup(self, name: str, others: "Mapping[str, Cell]") -> BackupFacts:
-        """Copy what the cell and the node's other cells, by name, hold to a new directory, while they serve. Raises
-        EngineCannot, BackupRefused, ShardLost."""
-        return await self._shard.backup(name, {other: cell._shard for other, cell in others.items()})
+    async def backup(
+        self, name: str, others: "Mapping[str, Cell]", during: AbstractAsyncContextManager[None] | None = None
+    ) -> BackupFacts:
+        """Copy what the cell and the node's other cells, by name, hold to a new directory, while they serve; `during`:
+        see `Shard.backup`. EngineCannot, BackupRefused, ShardLost."""
+        return await self._shard.backup(name, {other: cell._shard for other, cell in others.items()}, during)
 
     async def close(self) -> None:
         """Make all that was committed durable and release the cell."""

@@ -5,7 +5,9 @@
     commit thread, between rounds   take the moment: the last round, its files and how long they are
     own thread                      link or copy them, and write where the log ends
 
-Each cell is copied as it is at one moment, that of the system cell the last. In the end the directory, which was
+Each cell is copied as it is at one moment. All begin before the first moment; that of the system cell is the last, and
+the copies end behind it: what is held back for the moments is held for no longer.
+In the end the directory, which was
 `.NAME.unfinished`, gets its name. A start on the copy takes from log and segments what the index has not, as after a
 crash at that moment.
 """
@@ -16,13 +18,15 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pqbroker.conf.storage import MAIN_POOL
+from pqbroker.storage.disk.backups.copy_steps import CopySteps, reach
 from pqbroker.storage.disk.backups.copying import STOPPED, Copier
 from pqbroker.storage.disk.backups.index_copy import RowFiles, copy_index
 from pqbroker.storage.disk.backups.moment import Moment, hold, let_go, pool_place, take_moment
@@ -45,7 +49,9 @@ R = TypeVar("R")
 class CopiesInto(Protocol):
     """Copies another cell; `place` says where to, by the names of its pools."""
 
-    async def __call__(self, place: "Callable[[Iterable[str]], CopyDirectories]", copier: Copier) -> None: ...
+    async def __call__(
+        self, place: "Callable[[Iterable[str]], CopyDirectories]", copier: Copier, steps: CopySteps
+    ) -> None: ...
 
 
 class BetweenRounds(Protocol):
@@ -122,15 +128,17 @@ class CellCopy:
         self._directories = directories
         self._copier = copier
 
-    async def run(self, meanwhile: Callable[[], Awaitable[None]] | None = None) -> int:
-        """The number of the last round that is copied; it ends after `meanwhile`. OSError."""
+    async def run(self, steps: CopySteps) -> int:
+        """Return the number of the last round that is copied. OSError."""
         try:
             await self._between_rounds(hold)
             await self._in_thread(self._begin)
-            if meanwhile is not None:
-                await meanwhile()
+            steps.begun.set()
+            await steps.may_take.wait()
             index = self._directories.directory / self._directory.index.name
             moment = await self._between_rounds(partial(take_moment, index=index, pools=self._directories.pools))
+            steps.taken.set()
+            await steps.may_end.wait()
             await self._in_thread(partial(self._end, moment))
         finally:
             # Not awaited: it comes behind `hold` in any case, even when this is cancelled.
@@ -187,9 +195,11 @@ class CellCopy:
 
 
 class Backup:
-    """One backup in work, of a cell and the other cells of its node. `target`: see `BackupDirectory.find`."""
+    """One backup in work, of a cell and the other cells of its node. `target`: see `BackupDirectory.find`; `during`:
+    entered before the first moment, and left behind the last one."""
 
-    def __init__(self, directory: BackupDirectory, target: Path) -> None:
+    def __init__(self, directory: BackupDirectory, target: Path, during: AbstractAsyncContextManager[None]) -> None:
+        self._during = during
         self._directory = directory
         self._target = target
         self._draft = target.with_name(f".{target.name}.unfinished")
@@ -206,14 +216,12 @@ class Backup:
         The moment of `copy`'s cell is after those of the others: what it knows of them is what they were, or later.
         """
         directories = CopyDirectories.below(self._draft, pools)
-
-        async def copy_others() -> None:
-            for name, copy_into in others.items():
-                await copy_into(partial(directories.of_cell, name), self._copier)
-
+        copies: list[Callable[[CopySteps], Coroutine[Any, Any, Any]]] = [
+            partial(copy_into, partial(directories.of_cell, name), self._copier) for name, copy_into in others.items()
+        ]
         try:
             await asyncio.to_thread(self._begin)
-            number = await copy(directories, self._copier).run(copy_others)
+            number = await self._copy([*copies, copy(directories, self._copier).run])
             await asyncio.to_thread(self._end)
         except OSError as failure:
             raise BackupRefused(f"the backup cannot be written: {failure}") from failure
@@ -228,6 +236,26 @@ class Backup:
         )  # fmt: skip
         return BackupFacts(str(self._target), number, copier.files, copier.linked_bytes, copier.copied_bytes)
 
+    async def _copy(self, copies: Sequence[Callable[[CopySteps], Coroutine[Any, Any, Any]]]) -> int:
+        """Return the number of the last round of the last copy."""
+        begun: list[tuple[CopySteps, asyncio.Task[Any]]] = []
+        try:
+            for copy in copies:
+                steps = CopySteps()
+                begun.append((steps, asyncio.create_task(copy(steps))))
+                await reach(steps.begun, begun[-1][1])
+            async with self._during:
+                for steps, task in begun:
+                    steps.may_take.set()
+                    await reach(steps.taken, task)
+            number = 0
+            for steps, task in begun:
+                steps.may_end.set()
+                number = await task
+        finally:
+            await _end_tasks([task for _, task in begun])
+        return number
+
     def _begin(self) -> None:
         self._directory.make()
         shutil.rmtree(self._draft, ignore_errors=True)  # of a broker that was killed
@@ -237,3 +265,11 @@ class Backup:
             fsync_directory(Path(folder))
         os.rename(self._draft, self._target)
         fsync_directory(self._target.parent)
+
+
+async def _end_tasks(tasks: Sequence["asyncio.Task[Any]"]) -> None:
+    """End tasks that have not ended by themselves, and return when they have."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)

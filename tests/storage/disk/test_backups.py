@@ -4,6 +4,8 @@ import asyncio
 import os
 import threading
 from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from crc32c import crc32c
 from pqbroker.storage.disk.backups import backup as backups
 from pqbroker.storage.disk.backups.backup import BackupDirectory
 from pqbroker.storage.disk.backups.index_copy import copy_index
+from pqbroker.storage.disk.backups.moment import take_moment
 from pqbroker.storage.disk.backups.restoring import restore
 from pqbroker.storage.disk.offline import look_into
 from pqbroker.storage.disk.rocks import RocksEngine
@@ -195,6 +198,72 @@ async def test_a_path_right_below_the_directory_of_backups_is_a_name(tmp_path: P
     facts = await shard.backup(str(tmp_path / "cell" / "backups" / "one"))
     assert facts.directory == str(tmp_path / "cell" / "backups" / "one")
     await shard.close()
+
+
+async def test_what_lasts_for_the_moments_of_all_cells_ends_before_the_copies_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All indexes are copied before it, and all that is linked and copied behind the moments comes after it."""
+    shards = [await RocksCell(tmp_path / name).open() for name in ("cell", "other", "third")]
+    for shard in shards:
+        await shard.commit(blobs(shard, [(1, content(1, 600_000))]))
+    steps: list[str] = []
+
+    def copied(*arguments: Any) -> None:
+        steps.append("index")
+        copy_index(*arguments)
+
+    def taken(*arguments: Any, **more: Any) -> Any:
+        steps.append("moment")
+        return take_moment(*arguments, **more)
+
+    def ended(copy: Any, moment: Any) -> None:
+        steps.append("end")
+        end(copy, moment)
+
+    @asynccontextmanager
+    async def during() -> AsyncIterator[None]:
+        steps.append("held back")
+        yield
+        steps.append("let go")
+
+    end = backups.CellCopy._end
+    monkeypatch.setattr(backups, "take_moment", taken)
+    monkeypatch.setattr(backups, "copy_index", copied)
+    monkeypatch.setattr(backups.CellCopy, "_end", ended)
+    await shards[0].backup("one", {"1": shards[1], "2": shards[2]}, during())
+    assert steps == [*["index"] * 3, "held back", *["moment"] * 3, "let go", *["end"] * 3]
+    for shard in shards:
+        await shard.close()
+
+
+async def test_what_refuses_the_moments_leaves_nothing_of_a_backup(tmp_path: Path) -> None:
+    @asynccontextmanager
+    async def during() -> AsyncIterator[None]:
+        raise BackupRefused("not now")
+        yield
+
+    shards = [await RocksCell(tmp_path / name).open() for name in ("cell", "other")]
+    with pytest.raises(BackupRefused, match="not now"):
+        await shards[0].backup("one", {"1": shards[1]}, during())
+    assert os.listdir(tmp_path / "cell" / "backups") == []
+    await shards[0].backup("two", {"1": shards[1]})
+    for shard in shards:
+        await shard.close()
+
+
+async def test_another_cell_that_closes_ends_the_backup(tmp_path: Path) -> None:
+    shards = [await RocksCell(tmp_path / name).open() for name in ("cell", "other")]
+
+    @asynccontextmanager
+    async def during() -> AsyncIterator[None]:
+        await shards[1].close()
+        yield
+
+    with pytest.raises((BackupRefused, ShardLost)):
+        await shards[0].backup("one", {"1": shards[1]}, during())
+    assert os.listdir(tmp_path / "cell" / "backups") == []
+    await shards[0].close()
 
 
 async def test_a_backup_is_not_overwritten(tmp_path: Path) -> None:
