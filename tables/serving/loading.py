@@ -157,4 +157,4 @@ async def _apply_entries(store: RowStore, form: RowForm, value: bytes) -> None:
 
 def _keys(kv: KeyValueTablet, kind: bytes) -> list[bytes]:
     """Return the keys that begin with a byte, in order."""
-    return [key for key, _ in kv.keys(kind, kind + b"\xff")]
+    return [key for key, _ in kv.keys(kind, bytes((kind[0] + 1,)))]  # a transaction's number may begin with 0xff

@@ -14,12 +14,15 @@ from pqbroker.pq.transactions.stored_forms import CommitDecision, ParticipantId,
 from pqbroker.storage.engine import CommitRefused, StoreFailed
 from pqbroker.storage.ids import TabletId
 from pqbroker.storage.kv.commands import INLINE, Command, DeleteRange, Write
+from pqbroker.storage.kv.joint_request import TabletCommands, execute_together
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.outcome import Outcome
 from pqbroker.tables.refusals import TableError
+from pqbroker.tables.serving.change_feed import FeedCommit
 from pqbroker.tables.serving.row_locks import LockedRows
 from pqbroker.tables.serving.stored_keys import decision_key, prepared_key
 from pqbroker.tables.serving.writes import ROWS_OF_TURN, QueuePlace
+from pqbroker.tables.sorted.change_records import CommittedRows
 from pqbroker.tables.sorted.log_entries import NewRow, encode_entry
 from pqbroker.tables.sorted.packed_rows import KIND_AT, RowForm
 from pqbroker.tables.sorted.rows import show_key
@@ -46,6 +49,8 @@ class RowTransactions:
         self.is_known = False
         self.holding: QueuePlace | None = None
         """The place of the part that holds, if one does."""
+        self.decided: TransactionId | None = None
+        """The commit of the part that holds, once its timestamp is given."""
         self.waits_for = ""
         """Names what has the decision about prepared rows, where that is not open; empty: nobody waits for it."""
 
@@ -65,6 +70,10 @@ class RowTransactions:
     def prepared(self) -> Mapping[TransactionId, PreparedHead]:
         """Return the heads of what is prepared."""
         return {transaction: rows.head for transaction, rows in self._locks.by_transaction.items()}
+
+    def prepared_bytes(self, transaction: TransactionId) -> int:
+        entry = self.kv.entry(prepared_key(transaction))
+        return 0 if entry is None else entry.size
 
     @property
     def decisions(self) -> Mapping[TransactionId, CommitDecision]:
@@ -109,6 +118,7 @@ class RowTransactions:
             rows.timestamp = timestamp
         elif self.holding is not None:
             self.holding.given(timestamp)
+            self.decided = transaction
 
     def finish(self, transaction: TransactionId, timestamp: int | None) -> Outcome[None]:
         """Write prepared rows, or drop them, before all writes that wait. It passes limits, blocks of writes and a
@@ -253,7 +263,7 @@ async def _wait_until(deadline_s: float, end: Outcome[None] | asyncio.Event, ref
 class _Finish:
     """The end of prepared rows: one commit that writes or drops them."""
 
-    __slots__ = ("_kv", "_outcome", "_place", "_rows", "_tablet", "_timestamp")
+    __slots__ = ("_changes", "_feeding", "_kv", "_outcome", "_place", "_rows", "_tablet", "_timestamp")
 
     def __init__(
         self, tablet: "SortedTablet", rows: LockedRows, timestamp: int | None, outcome: Outcome[None]
@@ -263,6 +273,9 @@ class _Finish:
         self._timestamp = timestamp
         self._outcome = outcome
         self._kv = tablet.kv
+        self._changes: FeedCommit | None = None
+        """Records of the rows' changes; None: the tablet has no change feed, or the rows are dropped."""
+        self._feeding: asyncio.Task[None] | None = None
         self._place = QueuePlace(tablet.writes, self._turn)
 
     def begin(self) -> None:
@@ -297,25 +310,52 @@ class _Finish:
     def _send(self, encoded: tuple[bytes, Sequence[NewRow]]) -> None:
         entry, rows = encoded
         tablet = self._tablet
+        feed = tablet.feed
+        if feed is None or self._timestamp is None:
+            self._execute(entry, rows)
+            return
+        name = self._rows.head.transaction.hex()
+        self._changes = feed.commit([CommittedRows(self._timestamp, name, rows)], is_decided=True)
+        self._feeding = asyncio.get_running_loop().create_task(self._changes.hold())
+        self._feeding.add_done_callback(lambda feeding: self._fed(feeding, entry, rows))
+
+    def _fed(self, feeding: "asyncio.Task[None]", entry: bytes, rows: Sequence[NewRow]) -> None:
+        assert self._changes is not None, "its changes were to be made ready"
+        error = asyncio.CancelledError() if feeding.cancelled() else feeding.exception() or self._changes.refusal()
+        if error is not None:
+            self._fail(error)
+        else:
+            self._execute(entry, rows)
+
+    def _execute(self, entry: bytes, rows: Sequence[NewRow]) -> None:
+        """Write the rows, their changes with them, and remove what was prepared."""
+        tablet = self._tablet
         if not tablet.runs(self._kv):
             self._fail(CommitRefused(f"{tablet.name} was lost while rows were encoded"))
             return
         planned = tablet.plan(entry, [(self._timestamp or 0, rows)])
         key = prepared_key(self._rows.head.transaction)
+        own: TabletCommands = (self._kv, [*planned.commands, DeleteRange(key, True, key, True)])
 
         def told(request: Outcome[None]) -> None:
-            if (error := request.exception()) is not None:
+            error = request.exception()
+            if self._changes is not None:
+                self._changes.told(error)
+            if error is not None:
                 self._fail(error)
             else:
                 self._place.apply(planned, self._done)
 
-        self._kv.execute([*planned.commands, DeleteRange(key, True, key, True)]).add_done_callback(told)
+        beside = () if self._changes is None else (self._changes.commands(),)
+        execute_together([own, *beside]).add_done_callback(told)
 
     def _done(self) -> None:
         self._tablet.writes.unlock(self._rows)
         self._outcome.set_result(None)
 
     def _fail(self, error: BaseException) -> None:
+        if self._changes is not None:
+            self._changes.leave()
         self._place.leave()
         self._rows.finishing = None
         self._outcome.set_exception(error)

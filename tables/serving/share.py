@@ -12,6 +12,7 @@ from pqbroker.tables.serving.open_reads import OpenReads
 from pqbroker.tables.serving.tasks import TaskTotals
 
 if TYPE_CHECKING:
+    from pqbroker.tables.serving.change_feed import FeedTopics
     from pqbroker.tables.serving.merging import Merge
     from pqbroker.tables.serving.open_chunk import KeptBlocks
     from pqbroker.tables.serving.tablet import SortedTablet
@@ -71,6 +72,16 @@ class MergeCounters:
         self.tasks = TaskTotals()
 
 
+class ChangeCounters:
+    """Counters of all change feeds since the start."""
+
+    __slots__ = ("bytes_written", "records")
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.bytes_written = 0
+
+
 def _nothing_runs() -> None:
     """Do nothing: there is no table yet."""
 
@@ -99,6 +110,9 @@ class SortedShare:
     """Participants with something of a transaction that is not finished."""
     lock_wait_s: float = LOCK_WAIT_S
     """Seconds that a write waits for a locked row, and readers and unmounts for the end of a transaction."""
+    topics: "FeedTopics | None" = None
+    """Topics that change feeds write to; None: there are none."""
+    changes: ChangeCounters = field(default_factory=ChangeCounters)
     stores_bytes: int = 0
     """Memory of all stores, as of the last look."""
     _kept: "KeptBlocks | None" = None

@@ -112,7 +112,7 @@ class SortedTable:
         end = record.pivots[index + 1] if index + 1 < len(record.pivots) else None
         return TabletConfig(
             f"tablet {index} of {table_path(record.name)}", record.name, record.tablets[index], self.schema,
-            sorted_in_force(record.mounted.of_tablet(index)), record.pivots[index], end, record.revision,
+            sorted_in_force(record.mounted.of_tablet(index)), record.pivots[index], end, record.revision, index,
         )  # fmt: skip
 
 

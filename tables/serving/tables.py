@@ -6,11 +6,13 @@
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from pqbroker.conf.sorted_attributes import CHANGES_ATTRIBUTE
 from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.engine import CommitRefused
 from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
@@ -21,6 +23,8 @@ from pqbroker.storage.tablets.scheme_state import Tombstone
 from pqbroker.storage.tablets.scheme_tables import SortedTableChanges, SortedTableRecord
 from pqbroker.storage.tablets.tablet import TabletType
 from pqbroker.storage.uninterrupted import uninterrupted
+from pqbroker.tables.paths import table_path
+from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.share import SortedShare
 
 if TYPE_CHECKING:
@@ -47,6 +51,8 @@ class SortedTables:
         self._background: Background | None = None
         self._tables: dict[str, SortedTable] = {}
         self._by_id: dict[bytes, SortedTable] = {}
+        self._reserved: dict[str, str] = {}
+        """Paths of tables by the topic that is about to get their changes."""
 
     async def start(self) -> None:
         """Start every table's tablets; create those that a crash kept from being."""
@@ -113,6 +119,33 @@ class SortedTables:
         """Return the tables by name."""
         return MappingProxyType(self._tables)
 
+    @property
+    def feeders(self) -> Mapping[str, str]:
+        """Return the paths of tables by the topics that get their changes, now or from the next mount on."""
+        found = {topic: table_path(name) for name, table in self._tables.items() for topic in feeds_of(table.record)}
+        return {**found, **self._reserved}
+
+    @contextmanager
+    def reserving_feed(self, topic: str, table: str) -> Iterator[None]:
+        """Keep a topic for the changes of the table of this path, which is about to name it. TableError
+        INVALID_ATTRIBUTE: it gets those of another one."""
+        other = self.feeders.get(topic, table)
+        if other != table or topic in self._reserved:
+            text = f"attributes.{CHANGES_ATTRIBUTE} is {topic!r}, which gets the changes of {other}"
+            raise TableError("INVALID_ATTRIBUTE", text, "Name another topic: each table has one of its own.")
+        self._reserved[topic] = table
+        self.mark_feeds()
+        try:
+            yield
+        finally:
+            del self._reserved[topic]
+            self.mark_feeds()
+
+    def mark_feeds(self) -> None:
+        """Have topics that get changes taken from other writers, and given back where they get none any more."""
+        if self.share.topics is not None:
+            self.share.topics.mark_feeds(self.feeders)
+
     async def create(self, wanted: SortedTableRecord) -> "SortedTable":
         """Create a table; its id, tablets and cells are given here. Raises TopicExists, NoHealthyCell."""
         return await uninterrupted(self._create(wanted))
@@ -148,7 +181,10 @@ class SortedTables:
         self, table: "SortedTable", change: Callable[[SortedTableRecord], SortedTableRecord]
     ) -> "SortedTable":
         async with self.changes:
+            before = feeds_of(table.record)
             table.use(await self._records.change(table.record.table_id, change))
+            if before != feeds_of(table.record):
+                self.mark_feeds()
             return table
 
     async def _reshard(self, table: "SortedTable", plan: "ReshardPlan") -> "SortedTable":
@@ -208,6 +244,8 @@ class SortedTables:
                 raise
             self._tables.pop(record.name, None)
             self._by_id.pop(record.table_id, None)
+            if feeds_of(record):
+                self.mark_feeds()
             for tablet in table.tablets:
                 await self.background.leave(tablet)
             await self._stop_tablets(table)
@@ -225,6 +263,8 @@ class SortedTables:
                 await host.start(tablet_id, tablet, self.changes, tablet.lose)
         self.background.start()
         self._tables[record.name] = self._by_id[record.table_id] = table
+        if feeds_of(record):
+            self.mark_feeds()
         return table
 
     async def _stop_tablets(self, table: "SortedTable") -> None:
@@ -238,6 +278,12 @@ class SortedTables:
             wanted = [item for record in known for item in _wanted(record, cell)]
             if wanted:
                 await host.cell.create_tablets(wanted)
+
+
+def feeds_of(record: SortedTableRecord) -> set[str]:
+    """Return the topics that get changes of a table: by what is set, and by what acts in its tablets."""
+    found = {attributes.get(CHANGES_ATTRIBUTE) for attributes in (record.attributes, *record.mounted.sets)}
+    return {topic for topic in found if topic is not None}
 
 
 def _wanted(record: SortedTableRecord, cell: CellId) -> list[tuple[TabletId, TabletType, str]]:

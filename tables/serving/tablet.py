@@ -25,6 +25,7 @@ from pqbroker.storage.tablets.hosting import TabletPage, TabletSample
 from pqbroker.storage.tablets.tablet import TabletStorage
 from pqbroker.storage.unreadable import StoredUnreadable
 from pqbroker.tables.refusals import TableError
+from pqbroker.tables.serving.change_feed import ChangeFeed
 from pqbroker.tables.serving.chunk_records import ChunkRecord, encode_pivots
 from pqbroker.tables.serving.feed_progress import FeedProgress
 from pqbroker.tables.serving.loading import load, load_transactions, read_log, remove_staged
@@ -73,6 +74,8 @@ class TabletConfig(NamedTuple):
     """Pivot of the next tablet; None: it is the last one."""
     revision: int
     """Revision of the table: a forced compaction takes chunks of lower ones."""
+    number: int = 0
+    """The tablet's number in the table, and that of its partition in a change feed."""
 
 
 FLUSH_MEMORY_PART: Final = 4
@@ -394,6 +397,12 @@ class SortedTablet:
 
     def _stored_rows(self) -> StoredRows:
         return StoredRows(self.config.schema, self.stores, self.structure, self.kv, self.share.kept)
+
+    @property
+    def feed(self) -> ChangeFeed | None:
+        """Return the change feed of the tablet; None: it has none."""
+        topic = self.config.attributes.changes
+        return None if topic is None else ChangeFeed(self, topic)
 
     @property
     def value_columns(self) -> int:

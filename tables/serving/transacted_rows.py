@@ -18,9 +18,11 @@ from pqbroker.pq.transactions.participants import LookAgain, OnTurn
 from pqbroker.pq.transactions.stored_forms import PreparedHead
 from pqbroker.storage.engine import CommitRefused
 from pqbroker.storage.kv.commands import Command, Write
+from pqbroker.storage.kv.joint_request import TabletCommands
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.outcome import Outcome
 from pqbroker.tables.refusals import TableError
+from pqbroker.tables.serving.change_feed import FeedCommit
 from pqbroker.tables.serving.lookups import ChunkReplaced
 from pqbroker.tables.serving.open_chunk import OpenChunk
 from pqbroker.tables.serving.row_locks import LockedRows
@@ -28,6 +30,7 @@ from pqbroker.tables.serving.row_transactions import RowTransactions
 from pqbroker.tables.serving.stored_keys import prepared_key
 from pqbroker.tables.serving.tablet import PlannedCommit, SortedTablet
 from pqbroker.tables.serving.writes import ROWS_OF_TURN, QueuePlace
+from pqbroker.tables.sorted.change_records import CommittedRows
 from pqbroker.tables.sorted.log_entries import NewRow, encode_entry
 from pqbroker.tables.sorted.packed_rows import timestamp_of
 from pqbroker.tables.sorted.store import RowStore
@@ -58,6 +61,8 @@ class RowsPart:
         self._columns = 0
         self._entry = b""
         self._planned: PlannedCommit | None = None
+        self._changes: FeedCommit | None = None
+        """Records of the rows' changes, beside the home; None: the tablet has no change feed."""
         self._seen_up_to = 0 if start is None else start
         """Timestamp up to which no version of the keys is too new."""
         self._found: BaseException | None = None
@@ -114,7 +119,18 @@ class RowsPart:
                 tablet.check_timestamp(self._start)
         except TableError as refusal:
             return refusal
+        refusal_of_feed = self._feed_refusal()
+        if refusal_of_feed is not None:
+            return refusal_of_feed
         return self._found if self._is_examined else self._conflict(self._rows)
+
+    def _feed_refusal(self) -> BaseException | None:
+        """Return why the change feed cannot take the rows' changes. Beside the home they are made ready first; prepared
+        rows are refused now or never."""
+        if self._changes is not None:
+            return self._changes.refusal()
+        feed = None if self._head is None else self._tablet.feed
+        return None if feed is None else feed.refusal()
 
     def _conflict(self, rows: Sequence[NewRow]) -> BaseException | None:
         """Return the refusal of a key that is locked or has a newer version, or of chunks that may have one."""
@@ -207,6 +223,12 @@ class RowsPart:
             self._entry = encode_entry(columns, writes)
         else:
             self._entry = await asyncio.to_thread(encode_entry, columns, writes)
+        feed = self._tablet.feed
+        if feed is not None and timestamp is not None:
+            transaction = self._tablet.transactions.decided
+            name = None if transaction is None else transaction.hex()
+            self._changes = feed.commit([CommittedRows(timestamp, name, self._rows)])
+            await self._changes.hold()
 
     def commands(self, timestamp: int | None) -> Sequence[Command]:
         """Return what `encode` made ready. CommitRefused: the tablet was lost since the part's turn."""
@@ -220,8 +242,14 @@ class RowsPart:
         self._planned = self._tablet.plan(self._entry, [(timestamp, self._rows)])
         return self._planned.commands
 
+    def beside(self) -> Sequence[TabletCommands]:
+        """Return what writes the rows' changes to the tablet's change feed."""
+        return () if self._changes is None else (self._changes.commands(),)
+
     def told(self, error: BaseException | None) -> Outcome[None]:
         """Apply what is durable; done when rows are visible, or prepared and locked."""
+        if self._changes is not None:
+            self._changes.told(error)
         outcome: Outcome[None] = Outcome()
         place, planned = self._place, self._planned
         assert place is not None
@@ -242,6 +270,8 @@ class RowsPart:
 
     def leave(self) -> None:
         """Give the place up."""
+        if self._changes is not None:
+            self._changes.leave()
         self._hold_no_more()
         if self._place is not None:
             self._place.leave()

@@ -16,6 +16,10 @@ A place stands for a part of a commit that others perform (`transacted_rows`), o
                                                                       --lock_wait_s--> refused, ROW_LOCK_CONFLICT
 
 A write that was aside keeps its claims of its keys until it is taken, so that no later one of them overtakes it.
+
+A tablet with a change feed commits its writes in the order of their timestamps: while rows are prepared in it, nothing
+else of it begins, and writes that wait longer than `lock_wait_s` are refused. Its commits hold until the feed's
+partition is ready for their changes (`change_feed`).
 """
 
 import asyncio
@@ -34,8 +38,10 @@ from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablets.tablet import TabletStorage
 from pqbroker.tables.refusals import TableError
+from pqbroker.tables.serving.change_feed import ChangeFeed, TabletIsHeld
 from pqbroker.tables.serving.feed_progress import FeedMove, FeedProgress
 from pqbroker.tables.serving.row_locks import LockedRows, RowLocks
+from pqbroker.tables.sorted.change_records import CommittedRows
 from pqbroker.tables.sorted.log_entries import NewRow, encode_entry
 
 COMMIT_BYTES: Final = 4 << 20
@@ -87,6 +93,10 @@ class WriteTarget(Protocol):
 
     def applied(self, planned: Planned) -> None:
         """All of the plan is applied."""
+
+    @property
+    def feed(self) -> ChangeFeed | None:
+        """Return the change feed of the tablet; None: it has none."""
 
     @property
     def lock_wait_s(self) -> float:
@@ -186,7 +196,8 @@ class TabletWrites:
     """Writes of one tablet over all its generations."""
 
     __slots__ = (
-        "_aside", "_closed", "_in_flight", "_is_held", "_target", "_time", "_urgent", "_waiting", "_wakes", "locks",
+        "_aside", "_closed", "_in_flight", "_is_held", "_refusing", "_target", "_time", "_urgent", "_waiting", "_wakes",
+        "locks",
     )  # fmt: skip
 
     def __init__(self, target: WriteTarget, time: NodeTime) -> None:
@@ -203,6 +214,8 @@ class TabletWrites:
         self._closed: BaseException | None = None
         self._wakes = False
         """True while a turn of the loop is asked for, or a reservation of timestamps is on its way."""
+        self._refusing: asyncio.TimerHandle | None = None
+        """Set while writes wait for prepared rows of a tablet with a change feed: refuses them."""
 
     @property
     def storage(self) -> TabletStorage:
@@ -236,12 +249,17 @@ class TabletWrites:
 
     async def drained(self) -> None:
         """Return when no write waits, and none is on its way; more may come meanwhile."""
-        if self._waiting:
-            await self._waiting[-1].end.wait()
+        lasts = (one.end for one in (*reversed(self._waiting), *reversed(self._urgent)) if not one.end.done())
+        last = next(lasts, None)
+        if last is not None:
+            await last.wait()
         elif self._in_flight is not None:
             await self._in_flight.end.wait()
         elif self._aside:
             await next(reversed(self._aside)).end.wait()
+        elif self._waiting:  # it has failed in another queue, and leaves this one in its next turn
+            self._wake()
+            await asyncio.sleep(0)
 
     def close(self, cause: BaseException) -> None:
         """Fail what waits and what comes until the next `start`."""
@@ -256,6 +274,9 @@ class TabletWrites:
         """End the locks of prepared rows; writes that they kept aside wait again."""
         if self.locks.unlock(rows):
             self._look_at_claims(rows.rows)
+            if self._refusing is not None:
+                self._refusing.cancel()
+                self._refusing = None
 
     def _look_at_claims(self, rows: Sequence[NewRow]) -> None:
         """Have the writes wait again that nothing keeps from these keys any more, nor from their others. They stand
@@ -287,6 +308,11 @@ class TabletWrites:
             return
         if not self._waiting:
             return
+        if self._awaits_prepared:
+            if self._refusing is None:
+                loop = asyncio.get_running_loop()
+                self._refusing = loop.call_later(self._target.lock_wait_s, self._refuse_waiting)
+            return
         first = self._waiting[0]
         if isinstance(first, QueuePlace):
             self._waiting.popleft()
@@ -294,8 +320,27 @@ class TabletWrites:
         elif first.end.done():  # another queue of it was closed
             self._waiting.popleft()
             self._wake()
-        elif all(queue._is_ready and queue._waiting and queue._waiting[0] is first for queue, _ in first.parts):
+        elif all(queue._is_free_for(first) for queue, _ in first.parts):
             self._begin_write(first, is_prepared=is_prepared)
+
+    def _is_free_for(self, one: _Write) -> bool:
+        return self._is_ready and bool(self._waiting) and self._waiting[0] is one and not self._awaits_prepared
+
+    @property
+    def _awaits_prepared(self) -> bool:
+        """Return True if rows are prepared in a tablet whose commits are in the order of their timestamps."""
+        return bool(self.locks.by_transaction) and self._target.feed is not None
+
+    def _refuse_waiting(self) -> None:
+        """Refuse writes that wait for prepared rows, which wait themselves; places have limits of their own."""
+        self._refusing = None
+        holder = next(iter(self.locks.by_transaction.values()), None)
+        if holder is None:
+            return
+        writes = [one for one in self._waiting if not isinstance(one, QueuePlace)]
+        self._waiting = deque(one for one in self._waiting if isinstance(one, QueuePlace))
+        for one in writes:
+            one.fail(self._target.lock_conflict(holder.rows[0].key, holder))
 
     def _begin_write(self, first: _Write, *, is_prepared: bool) -> None:
         """Commit a write that is the first in all its queues, and what may share its commit."""
@@ -370,6 +415,10 @@ class TabletWrites:
         if self._waiting or self._urgent:
             self._wake()
 
+    def _put_back(self, writes: "Sequence[_Write]") -> None:
+        """Have writes wait first again: their commit did not begin."""
+        self._waiting.extendleft(reversed(writes))
+
     def _commands(self, planned: Planned, move: FeedMove | None) -> TabletCommands:
         moved = () if move is None else self._target.progress.commands(move)
         return self._target.kv, [*planned.commands, *moved]
@@ -412,7 +461,8 @@ class QueuePlace:
         if queue._closed is not None:
             asyncio.get_running_loop().call_soon(self.fail, queue._closed)
             return
-        if queue._is_ready and not queue._waiting and not queue._urgent:
+        is_free = is_urgent or not queue._awaits_prepared
+        if queue._is_ready and not queue._waiting and not queue._urgent and is_free:
             self.hold()
             return
         (queue._urgent if is_urgent else queue._waiting).append(self)
@@ -492,7 +542,7 @@ def _apply_on(slices: Iterator[None], end: Callable[[], None]) -> None:
 class _Part:
     """One tablet's part of a commit."""
 
-    __slots__ = ("columns", "kv", "planned", "queue", "writes")
+    __slots__ = ("changes", "columns", "kv", "planned", "queue", "writes")
 
     def __init__(self, queue: TabletWrites, writes: Sequence[Stamped]) -> None:
         self.queue = queue
@@ -500,6 +550,13 @@ class _Part:
         self.kv = queue._target.kv
         self.columns = queue._target.value_columns
         self.planned: Planned | None = None
+        feed = queue._target.feed
+        self.changes = None if feed is None or not self.has_rows else feed.commit(_without_names(writes))
+        """Records of its changes; None: the tablet has no change feed."""
+
+    @property
+    def has_rows(self) -> bool:
+        return any(rows for _, rows in self.writes)
 
     @property
     def is_current(self) -> bool:
@@ -508,13 +565,13 @@ class _Part:
 
     def encode(self) -> bytes:
         """Return the log entry, in any thread."""
-        return encode_entry(self.columns, self.writes) if any(rows for _, rows in self.writes) else b""
+        return encode_entry(self.columns, self.writes) if self.has_rows else b""
 
 
 class _Commit:
     """One commit of writes of the same tablets."""
 
-    __slots__ = ("_end", "_parts", "_timestamps", "_writes")
+    __slots__ = ("_end", "_feeding", "_parts", "_timestamps", "_writes")
 
     def __init__(self, writes: Sequence[_Write], timestamps: Sequence[int]) -> None:
         self._writes = writes
@@ -524,11 +581,43 @@ class _Commit:
             _Part(queue, [(stamp, one.parts[number][1]) for one, stamp in zip(writes, timestamps, strict=True)])
             for number, (queue, _) in enumerate(writes[0].parts)
         ]
+        self._feeding: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
         """Have the tablets' parts on their way, encoded here or, where there are many rows, in a thread."""
         for part in self._parts:
             part.queue._in_flight = InFlight(self._timestamps[0], self._end)
+        if any(part.changes is not None for part in self._parts):
+            self._feeding = asyncio.get_running_loop().create_task(self._feed())
+            self._feeding.add_done_callback(self._fed)
+        else:
+            self._encode_all()
+
+    async def _feed(self) -> None:
+        """Have the partitions of change feeds hold for the commit."""
+        for part in self._parts:
+            if part.changes is not None:
+                await part.changes.hold()
+
+    def _fed(self, feeding: "asyncio.Task[None]") -> None:
+        error = asyncio.CancelledError() if feeding.cancelled() else feeding.exception()
+        if error is None:
+            self._encode_all()
+        elif isinstance(error, TabletIsHeld) and all(part.is_current for part in self._parts):
+            self._withdraw()
+        else:
+            self._finish(error)
+
+    def _withdraw(self) -> None:
+        """Have the writes wait again: a tablet of theirs is held before the commit was sent."""
+        for part in self._parts:
+            if part.changes is not None:
+                part.changes.leave()
+            part.queue._put_back(self._writes)
+            part.queue._done(None, None)
+        self._end.set_result(None)
+
+    def _encode_all(self) -> None:
         if sum(len(rows) for part in self._parts for _, rows in part.writes) <= ROWS_OF_TURN:
             self._send([part.encode() for part in self._parts])
             return
@@ -548,13 +637,30 @@ class _Commit:
 
     def _send(self, entries: Sequence[bytes]) -> None:
         commands: list[TabletCommands] = []
+        refusal = self._feed_refusal()
+        if refusal is not None:
+            self._finish(refusal)
+            return
         for part, entry, move in zip(self._parts, entries, _moves(self._writes), strict=False):
             part.planned = part.queue._target.plan(entry, part.writes)
             commands.append(part.queue._commands(part.planned, move))
+        commands += [part.changes.commands() for part in self._parts if part.changes is not None]
         execute_together(commands).add_done_callback(self._told)
+
+    def _feed_refusal(self) -> BaseException | None:
+        """Return why change feeds that were ready are not so any more."""
+        if self._feeding is None:
+            return None
+        if not all(part.is_current for part in self._parts):
+            return CommitRefused("the tablet was lost while its change feed was made ready; nothing was written")
+        refusals = (part.changes.refusal() for part in self._parts if part.changes is not None)
+        return next((refusal for refusal in refusals if refusal is not None), None)
 
     def _told(self, request: Outcome[None]) -> None:
         error = request.exception()
+        for part in self._parts:
+            if part.changes is not None:
+                part.changes.told(error)
         if error is not None:
             self._finish(error)
             return
@@ -571,6 +677,8 @@ class _Commit:
 
     def _finish(self, error: BaseException | None) -> None:
         for part, move in zip(self._parts, _moves(self._writes), strict=False):
+            if part.changes is not None:
+                part.changes.leave()
             part.queue._done(part.planned if error is None else None, move)
         self._end.set_result(None)
         for one, timestamp in zip(self._writes, self._timestamps, strict=True):
@@ -578,6 +686,10 @@ class _Commit:
                 one.end.set_result(timestamp)
             else:
                 one.fail(error)
+
+
+def _without_names(writes: Sequence[Stamped]) -> Sequence[CommittedRows]:
+    return [CommittedRows(timestamp, None, rows) for timestamp, rows in writes]
 
 
 def _moves(writes: Sequence[_Write]) -> Iterator[FeedMove | None]:

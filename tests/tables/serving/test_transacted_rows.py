@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from pqbroker.pq.transactions.participants import LookAgain
+from pqbroker.pq.transactions.stored_forms import TransactionId
 from pqbroker.storage.engine import CommitRefused, StoreFailed
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.stored_keys import prepared_key
@@ -71,6 +72,21 @@ async def test_a_start_finds_prepared_rows_in_doubt_and_they_can_be_finished(ben
     await bench.reopen(1)
     assert await bench.read_all(2, timestamp) == {5: 50, 6: 60}
     assert bench.participant(2).prepared == {}
+
+
+@on_bench
+async def test_a_start_finds_prepared_rows_and_decisions_of_any_transaction(bench: CommitBench) -> None:
+    greatest = TransactionId(b"\xff" * 16)
+    commit = CommitByHand(bench, "one", {0: {1: 10}, 2: {5: 50}})
+    commit.transaction = greatest
+    await commit.until_prepared()
+    await commit.decide()
+    for cell in (0, 1):
+        bench.crash(cell)
+        await bench.reopen(cell)
+    assert bench.participant(0).decisions.keys() == {greatest}
+    assert bench.participant(2).prepared.keys() == {greatest}
+    await commit.finish()
 
 
 @on_bench
