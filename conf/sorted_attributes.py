@@ -21,6 +21,7 @@ STORE, PARTITION = "store", "partition"
 """Values of periodic_compaction_mode."""
 IN_MEMORY_MODES: Final = ("none", "compressed", "uncompressed")
 FORCED_REVISION: Final = "forced_compaction_revision"
+CHANGES_ATTRIBUTE: Final = "changes"
 DYNAMIC_STORES_MAX: Final = 10
 """Dynamic stores of a tablet, the active one too, at which it takes no more writes: flushes do not keep up."""
 PORTION_CHUNKS_MAX: Final = 100
@@ -193,6 +194,10 @@ class SortedAttributes:
         "in_memory_mode", Kind.STRING, "none",
         "Form in which all chunks are kept in memory: as on disk, or unpacked.", choices=IN_MEMORY_MODES,
     )  # fmt: skip
+    changes: str | None = setting(
+        CHANGES_ATTRIBUTE, Kind.STRING, None,
+        "Topic, or ordered table, that gets a record for each change of a row, in the commit of the row; null: none.",
+    )  # fmt: skip
 
     @property
     def critical_overlap(self) -> int:
@@ -201,8 +206,8 @@ class SortedAttributes:
 
 
 NULLABLE: Final = frozenset({
-    "auto_compaction_period", "critical_overlapping_store_count", "dynamic_store_auto_flush_period", FORCED_REVISION,
-    "max_eden_data_size_for_splitting",
+    "auto_compaction_period", CHANGES_ATTRIBUTE, "critical_overlapping_store_count", "dynamic_store_auto_flush_period",
+    FORCED_REVISION, "max_eden_data_size_for_splitting",
 })  # fmt: skip
 STRICTLY_BELOW: Final = (
     ("min_partition_data_size", "desired_partition_data_size"),

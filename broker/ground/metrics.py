@@ -254,6 +254,8 @@ _FAMILIES = (
     Family("sorted_task_read_bytes", "counter", "Bytes that tasks of sorted tables have read.", ("kind",)),
     Family("sorted_task_written_bytes", "counter", "Bytes that tasks of sorted tables have written.", ("kind",)),
     Family("sorted_task_written_rows", "counter", "Rows that tasks of sorted tables have written.", ("kind",)),
+    Family("sorted_change_records", "counter", "Records written to change feeds of sorted tables."),
+    Family("sorted_change_bytes", "counter", "Bytes of those records, as record batches."),
     Family("sorted_workers", "gauge", "Worker processes that flush and compact sorted tables."),
     Family("sorted_workers_started", "counter", "Starts of those processes."),
     Family("sorted_workers_lost", "counter", "Ends of those processes by themselves, or for want of memory."),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pqbroker.conf.declare import ConfigError
 from pqbroker.pq.serving.partition_limit import TooManyPartitions
 from pqbroker.pq.serving.store_refusals import CHANGES, store_refusal
+from pqbroker.pq.serving.topics import TopicIsFeed
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.bundles.placement import NoHealthyCell
 from pqbroker.storage.engine import CommitRefused, ShardLost
@@ -16,6 +17,7 @@ _CODES: Mapping[type[Exception], ErrorCode] = {
     NoHealthyCell: ErrorCode.POLICY_VIOLATION,
     PartitionsNotGrown: ErrorCode.INVALID_PARTITIONS,
     PartitionsRefused: ErrorCode.INVALID_PARTITIONS,
+    TopicIsFeed: ErrorCode.POLICY_VIOLATION,
     TooManyPartitions: ErrorCode.POLICY_VIOLATION,  # every client takes it as final
     TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
     TopicUnknown: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -70,6 +70,8 @@ def sorted_samples(sorted_tables: SortedTables) -> Sampling:
         Sample("sorted_stores_limit_bytes", share.settings.stores_bytes_max),
         Sample("sorted_chunks", chunks),
         Sample("sorted_overlap_max", overlap),
+        Sample("sorted_change_records", share.changes.records),
+        Sample("sorted_change_bytes", share.changes.bytes_written),
         Sample("sorted_workers_started", share.counters.workers_started),
         Sample("sorted_workers_lost", share.counters.workers_lost),
         *(Sample("sorted_blocked_tablets", count, (code,)) for code, count in background.blocks.by_code().items()),

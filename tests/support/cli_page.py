@@ -49,6 +49,10 @@ _TRANSACTION = (
     "transaction, state, principal, start_timestamp, started, timeout_ms, expires, cause, commit_timestamp; times in "
     "milliseconds since 1970"
 )
+_UNFINISHED = (
+    "transaction, what, participant (table, tablet_index, tablet_id, cell), home, since, waits_for, rows, bytes"
+)
+_RESOLVED = "transaction, outcome, timestamp, home, resolved, principal, home_says"
 KEYS = {
     "table materialize": _FED,
     "table materializations": (
@@ -130,8 +134,12 @@ KEYS = {
     ),
     "table compact": "path, forced_compaction_revision, estimate",
     "table explain-compaction": "name, path, state, task_count, tasks, balance, left_out, rests, node_tasks",
-    "transaction list": _TRANSACTION,
+    "transaction list": f"{_TRANSACTION}; with --unfinished {_UNFINISHED}; with --resolved {_RESOLVED}",
     "transaction describe": "as `transaction list`",
+    "transaction resolve": (
+        "transaction, outcome, timestamp, dry_run, home, waits_for, known (committed, timestamp), "
+        "participants (participant, since, bytes), left"
+    ),
     "transaction abort": "transaction, aborted",
     "cell list": "id, bundle, health, generation, tablets, cause",
     "cell create": "those of list",
@@ -151,7 +159,7 @@ KEYS = {
     "doctor": (
         "directory, healthy, checked (kind: count), damages, harmless, findings (weight, check, where, what, cure)"
     ),
-    "crashtest": "seed, kills, records",
+    "crashtest": "seed, kills, records, transfers",
 }
 """The tests of each command compare them with what it prints."""
 FAMILIES_OVER_HTTP = ("tablet ", "table ", "transaction ", "cell ", "bundle ")

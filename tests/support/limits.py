@@ -261,6 +261,11 @@ LIMITS = (
         "broker/web/test_transactions.py::test_so_many_ended_transactions_are_kept",
     ),
     Limit(
+        "transactions in doubt that were resolved and wait for their homes",
+        ("broker/services/commits/resolutions.py:RESOLUTIONS_MAX",), "TOO_MANY_RESOLUTIONS, 409",
+        "broker/services/commits/test_resolving.py::test_no_more_than_a_number_of_resolutions_wait_for_their_homes",
+    ),
+    Limit(
         "memory of rows of sorted tables that are in no chunk yet", ("pqbroker.table.stores.bytes.max",),
         "OUT_OF_TABLET_MEMORY", "broker/web/test_sorted_limits.py::test_stores_that_fill_the_memory_refuse_writes",
     ),

@@ -15,8 +15,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pqbroker.broker.services.cells.data_cells import BACK_OFF_FIRST_S, BACK_OFF_MOST_S, DataCells, NodeParts
+from pqbroker.broker.services.cells.feed_companions import companions, stray_partitions
 from pqbroker.broker.services.cells.opening import level_of, open_or_read
 from pqbroker.broker.services.cells.tablet_gluing import TabletGluing
 from pqbroker.broker.services.commits.commits import CommitCounters, Commits, CommitSurroundings
@@ -28,6 +30,7 @@ from pqbroker.pq.serving.timestamps import NodeTime
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.pq.serving.topics import Topics
 from pqbroker.protocol.errors import KafkaError
+from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.bundles.hive import Hive
 from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.engine import CommitRefused, DirectoryGone, Engine, EngineError, Fenced, Opener, ShardLost
@@ -114,7 +117,9 @@ async def _start_all(
         now = NodeSettings(settings, scheme.settings, topics.configure_node)
         time = NodeTime(clock, topics.share.timestamps)
         unfinished = topics.share.unfinished
-        share = SortedShare(time, sorted_settings(in_force), topics.memory.key_values, unfinished=unfinished)
+        share = SortedShare(
+            time, sorted_settings(in_force), topics.memory.key_values, unfinished=unfinished, topics=topics
+        )
         sorted_tables = SortedTables(cells, scheme, share)
         objects = (topics, sorted_tables)
         for kind in objects:
@@ -125,7 +130,8 @@ async def _start_all(
         scheme.reclaim(host)
         await cell.release()
         commits = Commits(cells, scheme, CommitSurroundings(time, unfinished, share.reads, counters), in_force)
-        parts = NodeParts(engine, settings, hive, cells, scheme, objects, commits)
+        together = partial(companions, topics, sorted_tables)
+        parts = NodeParts(engine, settings, hive, cells, scheme, objects, commits, together)
         others = DataCells(parts, TabletGluing(scheme, topics, cells), failed)
         await _start_others(others)
         commits.start()
@@ -235,7 +241,8 @@ class CellOwner:
                 log.warning("staged rows of %s wait: %s", topic.record.name, refusal)
 
     async def renew(self) -> None:
-        """Restart the tablets that are worn: blob ids nearly used up, or a write that could not be planned."""
+        """Restart the tablets that are worn: blob ids nearly used up, or a write that could not be planned. Move those
+        of change feeds that are not where they have to be."""
         hosts = [host for _, host in self.current.cells.hosts() if not host.cell.reading_only]
         for tablet_id in [worn for host in hosts for worn in host.cell.worn()]:
             try:
@@ -247,6 +254,17 @@ class CellOwner:
                     "tablet %d was restarted in generation %d: its blob ids were nearly used up, or a write failed",
                     tablet_id, generation,
                 )  # fmt: skip
+
+        await self._gather_feeds()
+
+    async def _gather_feeds(self) -> None:
+        """Have partitions of change feeds that were left behind follow their tablets."""
+        opened = self.current
+        for owner, tablet_id, cell in stray_partitions(opened.topics, opened.sorted_tables):
+            try:
+                await opened.others.move_tablet(owner, tablet_id, cell)
+            except (BundleRefused, CommitRefused, ShardLost) as refusal:
+                log.warning("tablet %d of %s follows its table later: %s", tablet_id, owner.name, refusal)
 
     async def move_channel(self, tablet_id: TabletId, channel: int, pool: int) -> None:
         """Let a tablet's channel write to another pool from its next start on; see `Cell.move_channel`."""

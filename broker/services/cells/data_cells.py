@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 _LEFT = "the system cell was lost; this cell is opened with it"
 _UNFINISHED = (
     "commits of several cells are not finished everywhere, so a backup would hold parts of them: try again when all "
-    "cells are open and `pqbroker transaction list` shows none in doubt"
+    "cells are open and `pqbroker transaction list --unfinished` shows none in doubt"
 )
 READING_ONLY = "reading only"
 """Health of a cell that has no room to be written."""
@@ -81,6 +81,8 @@ class NodeParts:
     scheme: Scheme
     objects: Sequence[ServedObjects]
     commits: Commits
+    companions: Callable[[TabletOwner, TabletId], Sequence[tuple[TabletOwner, TabletId]]]
+    """Gives the tablets that have to live in the cell of one."""
 
 
 class DataCells:
@@ -93,6 +95,7 @@ class DataCells:
         self._cells = parts.cells
         self._scheme = parts.scheme
         self._commits = parts.commits
+        self._companions = parts.companions
         self._objects = {objects.kind: objects for objects in parts.objects}
         assert self._objects.keys() == OBJECT_KINDS.keys(), "each kind of object is served by one"
         self._moves = TabletMoves(parts.cells)
@@ -155,7 +158,7 @@ class DataCells:
         """Have an object's tablet live in another open cell; no backup is taken meanwhile. Raises as
         `TabletMoves.move`."""
         async with self._changes:
-            await uninterrupted(self._moves.move(owner, tablet_id, cell))
+            await uninterrupted(self._move(owner, tablet_id, cell))
 
     async def glue(self, topic: Topic, glue: Glue, change: Reshard) -> Topic:
         """Reshard a table so that rows of tablets join those of another one; no backup is taken meanwhile. Raises as
@@ -196,7 +199,9 @@ class DataCells:
 
     async def back_up(self, name: str) -> BackupFacts:
         """Copy the system cell and all others, each as it is at one moment, while they serve; none is made or removed
-        meanwhile, and no commit of several cells begins. EngineCannot, BackupRefused, ShardLost."""
+        meanwhile, and no commit of several cells begins while the moments are taken.
+
+        EngineCannot, BackupRefused, ShardLost."""
         async with self._changes:
             others = {}
             for cell in sorted(self._hive.cells):
@@ -205,12 +210,17 @@ class DataCells:
                     cure = self.failure(cell) or "open or remove it first; `pqbroker cell list` says why it is not open"
                     raise BackupRefused(f"cell {cell} is {self.health(cell)}, and a backup holds every cell: {cure}")
                 others[str(cell)] = host.cell
-            if not others:
-                return await self._cells.system.cell.backup(name, others)
-            async with self._commits.pause() as is_quiet:  # so that no restored cell lacks what another one decided
-                if not is_quiet:
-                    raise BackupRefused(_UNFINISHED)
-                return await self._cells.system.cell.backup(name, others)
+            during = self._commits_paused() if others else None
+            return await self._cells.system.cell.backup(name, others, during)
+
+    @asynccontextmanager
+    async def _commits_paused(self) -> AsyncIterator[None]:
+        """Hold commits of several cells back while the moments of the cells are taken, so that no restored cell lacks
+        what another one decided. BackupRefused."""
+        async with self._commits.pause() as is_quiet:
+            if not is_quiet:
+                raise BackupRefused(_UNFINISHED)
+            yield
 
     async def close(self) -> None:
         """Close every cell; none is opened any more, so that the next opening of the node finds them free."""
@@ -222,9 +232,15 @@ class DataCells:
         bundle = self._hive.cells[cell].bundle
         for tablet_id, _, kind, object_id in list(self._scheme.owned_tablets(cell)):
             owner = self._objects[kind.name].owner(object_id)
-            if owner is not None:
+            if owner is not None and owner.home_of(tablet_id) == cell:  # else it has followed another one
                 (other,) = self._cells.place(bundle, 1)
-                await uninterrupted(self._moves.move(owner, tablet_id, other))
+                await uninterrupted(self._move(owner, tablet_id, other))
+
+    async def _move(self, owner: TabletOwner, tablet_id: TabletId, cell: CellId) -> None:
+        """Move a tablet, and those that have to live in its cell. Raises as `TabletMoves.move`."""
+        await self._moves.move(owner, tablet_id, cell)
+        for other, companion in self._companions(owner, tablet_id):
+            await self._moves.move(other, companion, cell)
 
     @asynccontextmanager
     async def _objects_held(self) -> AsyncIterator[None]:

@@ -57,6 +57,8 @@ class Commit:
         self._leave = leave
         self._beside, self._elsewhere = _by_cell(request.parts)
         self._home = self._beside[0].participant
+        self.timestamp: int | None = None
+        """Timestamp that was given, whether it is committed or not; None: none was."""
         self._holding: list[CommitPart] = []
         """Parts that have entered, and whose commands were not sent."""
 
@@ -160,7 +162,7 @@ class Commit:
 
     async def _decide(self) -> CommitDecision:
         now_ms, request = self._time.clock(), self.request
-        timestamp = self._time.timestamps.rule.give(now_ms)
+        timestamp = self.timestamp = self._time.timestamps.rule.give(now_ms)
         for part in request.parts:
             part.participant.deciding(request.transaction, timestamp)
         participants = tuple(part.participant.participant_id for part in self._elsewhere)
@@ -241,6 +243,8 @@ def _commands(parts: Sequence[CommitPart], timestamp: int | None) -> list[Tablet
     found: defaultdict[KeyValueTablet, list[Command]] = defaultdict(list)
     for part in parts:
         found[part.participant.kv] += part.commands(timestamp)
+        for tablet, commands in part.beside():
+            found[tablet] += commands
     return list(found.items())
 
 

@@ -8,12 +8,13 @@ its last finished one.
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pqbroker.broker.services.commits.commit import NO_TIMESTAMPS, Commit, CommitRequest, CommitUnknown
 from pqbroker.broker.services.commits.finishing import Finishing
+from pqbroker.broker.services.commits.in_doubt import UnfinishedKind, UnfinishedPart, unfinished_in
 from pqbroker.broker.services.commits.open_transactions import (
     OpenTransaction,
     OpenTransactions,
@@ -22,6 +23,7 @@ from pqbroker.broker.services.commits.open_transactions import (
     TransactionState,
     why_over,
 )
+from pqbroker.broker.services.commits.resolutions import Resolution, Resolutions
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.shares import reserve_of
 from pqbroker.pq.serving.timestamps import NodeTime
@@ -35,16 +37,21 @@ from pqbroker.pq.transactions.stored_forms import (
 from pqbroker.pq.transactions.unfinished import Unfinished
 from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.ids import TabletId
 from pqbroker.storage.tablets.scheme import Scheme
+from pqbroker.storage.tablets.scheme_objects import TOPIC
 from pqbroker.storage.uninterrupted import uninterrupted
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.open_reads import OpenReads
 
 EXPIRY_S: Final = 0.1
 """Seconds behind its time that a transaction is aborted at most, while its client is silent."""
-QUIET_LOOK_S: Final = 0.01
 PAUSE_S_MAX: Final = 10.0
 """Seconds that a pause waits for commits under way to end."""
+TRACES_MAX: Final = 10_000
+"""Commits that were not finished everywhere, and of which the process remembers what it knows."""
+QUIET_LOOK_S: Final = 0.01
+"""Seconds between looks whether what was left of commits has ended, in a pause."""
 _log = logging.getLogger(__name__)
 
 
@@ -62,6 +69,14 @@ class CommitCounters:
         self.timed_out = 0
         self.over_cells = 0
         """Commits of several cells, those of insertions included."""
+
+
+class CommitTrace(NamedTuple):
+    """Memory of a commit whose decision was not carried out everywhere. Not `is_committed`: nobody knows whether it is,
+    and if so, then at this timestamp."""
+
+    timestamp: int
+    is_committed: bool
 
 
 class CommitSurroundings(NamedTuple):
@@ -85,7 +100,12 @@ class Commits:
         self._unfinished = unfinished
         self._limit_s = settings.transaction_prepare_ms_max / 1000
         self._under_way: dict[TransactionId, Commit] = {}
-        self._finishing = Finishing(self, unfinished, self._time.clock, settings.transaction_kept_ms)
+        self.resolutions = Resolutions(scheme)
+        """Transactions that operators have resolved."""
+        self._traces: dict[TransactionId, CommitTrace] = {}
+        self._finishing = Finishing(
+            self, unfinished, self.resolutions, self._time.clock, settings.transaction_kept_ms
+        )
         self._limits = TransactionLimits(
             settings.transactions_max, settings.transaction_timeout_ms_max, settings.transaction_age_ms_max,
             settings.transaction_kept_ms,
@@ -197,6 +217,19 @@ class Commits:
         """Return how many participants have something unfinished."""
         return len(self._unfinished.participants)
 
+    def unfinished(self) -> Iterator[UnfinishedPart]:
+        """Yield what is unfinished in participants that run, in their order; others may have their turns meanwhile."""
+        return unfinished_in(self, sorted(self._unfinished.participants), self._finishing.refusals)
+
+    def why_needed(self, tablets: Collection[TabletId]) -> str:
+        """Return which rows in doubt wait for tablets that are not open, and may have the decision; empty: none that is
+        known of."""
+        for one in self.unfinished() if self._unfinished.participants else ():
+            if one.kind is UnfinishedKind.PREPARED and not one.is_home_open and one.home.tablet_id in tablets:
+                what = self.describe(one.participant)
+                return f"{what} has rows of transaction {one.transaction.hex()} that wait for {one.waits_for}"
+        return ""
+
     @property
     def under_way(self) -> Sequence[Commit]:
         """Return the commits that are undecided or unfinished."""
@@ -244,7 +277,8 @@ class Commits:
 
     async def _finish(self, commit: Commit, decision: CommitDecision) -> None:
         try:
-            await self._finishing.finish(decision, commit.home, commit.elsewhere)
+            if not await self._finishing.finish(decision, commit.home, commit.elsewhere):
+                self._leave_trace(decision.transaction, CommitTrace(decision.timestamp, is_committed=True))
         finally:
             self._end_over_cells(decision.transaction)
 
@@ -253,11 +287,42 @@ class Commits:
         self._under_way[transaction] = commit
         try:
             decision = await commit.run()
+        except CommitUnknown:
+            assert commit.timestamp is not None, "a commit is unknown behind its timestamp alone"
+            self._leave_trace(transaction, CommitTrace(commit.timestamp, is_committed=False))
+            raise
         finally:
             del self._under_way[transaction]
         if commit.request.is_kept and not commit.elsewhere:
             self._finishing.keep(commit.home.participant_id)
         return decision
+
+    def _leave_trace(self, transaction: TransactionId, trace: CommitTrace) -> None:
+        self._traces[transaction] = trace
+        if len(self._traces) > TRACES_MAX:
+            del self._traces[next(iter(self._traces))]
+
+    def trace_of(self, transaction: TransactionId) -> CommitTrace | None:
+        """Return what this process knows of a commit that was not finished everywhere."""
+        return self._traces.get(transaction)
+
+    async def resolve(self, resolution: Resolution) -> None:
+        """Keep a resolution, and end prepared rows by it; return when none is left in participants that run, or after
+        the time that a reader waits for them. TableError TOO_MANY_RESOLUTIONS; CommitRefused, ShardLost."""
+        await self.resolutions.add(resolution)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._limit_s):
+                await self._resolved(resolution.transaction)
+
+    async def _resolved(self, transaction: TransactionId) -> None:
+        while any(one.transaction == transaction and one.kind is UnfinishedKind.PREPARED for one in self.unfinished()):
+            await self._finishing.look()
+            await asyncio.sleep(QUIET_LOOK_S)
+
+    @property
+    def last_timestamp(self) -> int:
+        """Return the last timestamp that was given."""
+        return self._time.timestamps.rule.last
 
     def _end_over_cells(self, transaction: TransactionId) -> None:
         self._unwritten.discard(transaction)
@@ -316,12 +381,13 @@ class Commits:
 
     def describe(self, participant: ParticipantId) -> str:
         """Describe a participant as `Surroundings` does."""
-        running = self.find(participant)
-        what = f"tablet {participant.tablet_id}" if running is None else running.name
         for owned in self._scheme.owned_tablets():
             if owned.tablet_id == participant.tablet_id:
-                return f"{what} in cell {owned.cell}"
-        return what
+                row: Any = self._scheme.rows(owned.kind.row_set)[(owned.object_id,)]
+                number = row["tablets"].index(owned.tablet_id)
+                what = f"partition {participant.partition}" if owned.kind.name == TOPIC else f"tablet {number}"
+                return f"{what} of {row['name']} in cell {owned.cell}"
+        return f"tablet {participant.tablet_id}, which is deleted"
 
     def is_under_way(self, transaction: TransactionId) -> bool:
         """Return True as `Surroundings` does."""

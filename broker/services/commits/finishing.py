@@ -6,6 +6,7 @@ everywhere, and outcomes that nobody asks for any more.
                      yes           yes        -            written at the decision's timestamp
                      yes           no         yes          left to the commit
                      yes           no         no           dropped
+                     any           -          no           as an operator has resolved it (`resolutions.py`)
 
 A participant with anything unfinished tells so at its start (`Unfinished`), a commit when it is over.
 """
@@ -18,6 +19,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final, Protocol
 
+from pqbroker.broker.services.commits.resolutions import Resolution, Resolutions
 from pqbroker.pq.transactions.commit_states import PreparedEnd, end_of_prepared
 from pqbroker.pq.transactions.participants import Participant
 from pqbroker.pq.transactions.stored_forms import CommitDecision, ParticipantId, PreparedHead, TransactionId
@@ -30,9 +32,12 @@ UNFINISHED_LOOK_S: Final = 0.5
 """Seconds between looks while something is unfinished."""
 DROP_S: Final = 0.1
 """Seconds until decisions that nobody asks for are removed, together."""
+IN_DOUBT_MS: Final = 5_000
+"""Milliseconds after which what waits for a participant that does not run is reported."""
 DROPPED_AT_ONCE: Final = 1000
 DECISIONS_MAX: Final = 50_000
 """Outcomes that one tablet keeps; more, and the oldest go earlier."""
+_RESOLVED: Final = "an operator has resolved it"
 _REFUSALS = (CommitRefused, ShardLost, KafkaError, TableError)
 _log = logging.getLogger(__name__)
 
@@ -56,8 +61,12 @@ class Surroundings(Protocol):
 class Finishing:
     """Looks after unfinished participants of one opening of the cells."""
 
-    def __init__(self, around: Surroundings, unfinished: Unfinished, clock: Callable[[], int], kept_ms: int) -> None:
+    def __init__(
+        self, around: Surroundings, unfinished: Unfinished, resolutions: Resolutions, clock: Callable[[], int],
+        kept_ms: int,
+    ) -> None:
         self._around = around
+        self._resolutions = resolutions
         self._unfinished = unfinished
         self._clock = clock
         self._kept_ms = kept_ms
@@ -67,6 +76,10 @@ class Finishing:
         self._next_drop_ms = 0
         self._homes: set[ParticipantId] = set()
         """Participants with outcomes that are kept for repeated commits."""
+        self.refusals: dict[tuple[ParticipantId, TransactionId], str] = {}
+        """Reasons why prepared rows whose outcome is known could not be ended, for people."""
+        self._reported: set[tuple[ParticipantId, TransactionId]] = set()
+        """Prepared rows that were reported to be in doubt."""
         unfinished.listener = self._wanted.set
 
     @property
@@ -87,14 +100,16 @@ class Finishing:
             await self.look()
             kept_s = self._kept_ms / 10_000 if self._homes else None
             with suppress(TimeoutError):
-                async with asyncio.timeout(UNFINISHED_LOOK_S if self._unfinished.participants else kept_s):
+                is_busy = bool(self._unfinished.participants or self._resolutions.waiting())
+                async with asyncio.timeout(UNFINISHED_LOOK_S if is_busy else kept_s):
                     await self._wanted.wait()
             if self._dropped:
                 await asyncio.sleep(DROP_S)  # more will have come by then
 
     async def look(self) -> None:
         """End what can be ended now."""
-        for number in list(self._unfinished.participants):
+        homes = {resolution.home for resolution in self._resolutions.waiting()}
+        for number in self._unfinished.participants | homes:
             await self._look_at(number)
         for number in list(self._dropped):
             await self._drop(number)
@@ -119,9 +134,12 @@ class Finishing:
 
     async def _look_at(self, number: ParticipantId) -> None:
         participant = self._around.find(number)
-        if participant is None or not participant.is_known:
+        if participant is None or not participant.is_known or participant.kv.lost is not None:
             if not self._around.has(number):
                 self._unfinished.participants.discard(number)
+                await self._compare(number, None)
+            return
+        if not await self._compare(number, participant):
             return
         is_done = True
         for transaction, head in list(participant.prepared.items()):
@@ -144,18 +162,66 @@ class Finishing:
             is_home_known=is_known or is_gone, is_decided=decision is not None,
             is_under_way=self._around.is_under_way(transaction),
         )  # fmt: skip
+        resolution = self._resolutions.get(transaction)
+        if resolution is not None and not self._around.is_under_way(transaction):
+            return await self._write(participant, transaction, resolution.timestamp, _RESOLVED)
         if found is PreparedEnd.WAIT:
             participant.waits_for = self._around.describe(head.home)
+            self._report(participant, head)
             return False
-        timestamp = None if decision is None else decision.timestamp
+        if decision is None:
+            return await self._write(participant, transaction, None, "it was never committed")
+        return await self._write(participant, transaction, decision.timestamp, "it is committed")
+
+    async def _write(
+        self, participant: Participant, transaction: TransactionId, timestamp: int | None, why: str
+    ) -> bool:
+        """Write prepared rows at a timestamp, or drop them where it is None; False: later."""
+        key = participant.participant_id, transaction
         try:
             await participant.finish(transaction, timestamp)
         except _REFUSALS as refusal:
-            _log.warning("%s ends a transaction later: %s", participant.name, refusal)
+            if self.refusals.get(key) != str(refusal):
+                _log.warning("%s ends a transaction later: %s", participant.name, refusal)
+            self.refusals[key] = str(refusal)
             return False
-        what = "were dropped: it was never committed" if timestamp is None else "were written: it is committed"
-        _log.info("rows of transaction %s in %s %s", transaction.hex(), participant.name, what)
+        self.refusals.pop(key, None)
+        what = "dropped" if timestamp is None else f"written at timestamp {timestamp}"
+        _log.info("rows of transaction %s in %s were %s: %s", transaction.hex(), participant.name, what, why)
+        self._reported.discard(key)
         return True
+
+    async def _compare(self, number: ParticipantId, home: Participant | None) -> bool:
+        """Compare resolutions with what their home has, before its decisions end; None: it is deleted. False: the
+        outcome is not noted yet."""
+        for resolution in self._resolutions.waiting():
+            if resolution.home != number:
+                continue
+            if home is None:
+                home_says = "it is deleted"
+            else:
+                home_says = resolution.contradicted_by(home.decisions.get(resolution.transaction))
+            try:
+                if home_says:
+                    await self._resolutions.note(resolution, home_says)
+                else:
+                    await self._resolutions.forget(resolution)
+            except _REFUSALS as refusal:
+                _log.warning("a resolution is compared with its home later: %s", refusal)
+                return False
+            if home is not None:
+                _log_compared(home.name, resolution, home_says)
+        return True
+
+    def _report(self, participant: Participant, head: PreparedHead) -> None:
+        """Log once that prepared rows have waited for long."""
+        key = participant.participant_id, head.transaction
+        if key not in self._reported and head.prepared_ms + IN_DOUBT_MS <= self._clock():
+            self._reported.add(key)
+            _log.warning(
+                "rows of transaction %s in %s are in doubt: the decision about them lies in %s, which is not open",
+                head.transaction.hex(), participant.name, participant.waits_for,
+            )  # fmt: skip
 
     async def _carry_out(self, home: Participant, decision: CommitDecision) -> bool:
         """See that all participants of a decision have written their rows; False: some have not."""
@@ -215,3 +281,15 @@ class Finishing:
             if not decision.participants:
                 old.append(decision.transaction)
         return old
+
+
+def _log_compared(home: str, resolution: Resolution, home_says: str) -> None:
+    name = resolution.transaction.hex()
+    was = "aborted" if resolution.timestamp is None else f"committed at timestamp {resolution.timestamp}"
+    if home_says:
+        _log.error(
+            "transaction %s is torn: as an operator resolved it, it was %s in other tablets than %s, and %s; "
+            "see GET /v1/transactions/resolved, and mend its rows by hand", name, was, home, home_says,
+        )  # fmt: skip
+    else:
+        _log.info("%s agrees that transaction %s is %s, as an operator resolved it", home, name, was)

@@ -43,6 +43,9 @@ async def create_materialization(caller: FeedingCaller, new: NewMaterialization)
     """
     topic = find_topic(caller, AclOperation.READ, new.topic)
     table = find_sorted(caller, AclOperation.WRITE, new.table)
+    if topic.feeder == table_path(table.record.name):
+        text = f"{topic.record.name!r} is the change feed of {topic.feeder}: each change would make another one"
+        raise TableError("INVALID_ORIGINS", text, "Name another topic, or another table.")
     if new.letter_topic:
         letters = find_topic(caller, AclOperation.WRITE, new.letter_topic)
         if letters is topic:

@@ -5,6 +5,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.services.commits.in_doubt import IN_DOUBT_CURE
+from pqbroker.broker.services.sorted_tables.change_feeds import (
+    check_partitions,
+    ready_feed,
+    reserved_feed,
+    with_feed_name,
+)
 from pqbroker.broker.services.sorted_tables.finding import find_sorted
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.making import bundle_wanted
@@ -13,6 +20,7 @@ from pqbroker.broker.services.topics.topics import check_new_name
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
 from pqbroker.storage.tablets.scheme_tables import SortedTableRecord
+from pqbroker.storage.uninterrupted import uninterrupted
 from pqbroker.tables.mount import MountState
 from pqbroker.tables.paths import topic_name
 from pqbroker.tables.refusals import TableError
@@ -55,8 +63,9 @@ async def create_sorted(caller: TablesCaller, new: NewSortedTable) -> SortedTabl
     if len(pivots) > SORTED_TABLETS_MAX:
         text = f"pivot_keys has {len(pivots)} keys; a table has at most {SORTED_TABLETS_MAX} tablets"
         raise TableError("INVALID_PIVOTS", text, "Give fewer pivots.")
-    check_sorted_attributes(new.attributes, {})
-    attributes = with_next_revision(new.attributes, 1)
+    given = with_feed_name(new.attributes)
+    check_sorted_attributes(given, {})
+    attributes = with_next_revision(given, 1)
     bundle, _ = bundle_wanted(caller, name, new.bundle)
     state = MountState.MOUNTED if new.is_mounted else MountState.UNMOUNTED
     count = len(pivots)
@@ -64,7 +73,25 @@ async def create_sorted(caller: TablesCaller, new: NewSortedTable) -> SortedTabl
         name, b"", schema.documents(), attributes, MountedAttributes.collect([attributes] * count),
         tuple(pivots), (state.value,) * count, (), bundle, caller.node.clock(),
     )  # fmt: skip
-    return await caller.node.cell.current.sorted_tables.create(wanted)
+    with reserved_feed(caller, attributes, name) as feed:
+        return await uninterrupted(_create(caller, wanted, feed))
+
+
+async def _create(caller: TablesCaller, wanted: SortedTableRecord, feed: str | None) -> SortedTable:
+    """Create a table, and the topic of its change feed, if it has one: both, or none unless a crash comes between."""
+    sorted_tables = caller.node.cell.current.sorted_tables
+    if feed is None:
+        return await sorted_tables.create(wanted)
+    topic = caller.node.cell.current.topics.get(feed, or_static=True)
+    if topic is not None:
+        check_partitions(topic, len(wanted.pivots))
+    table = await sorted_tables.create(wanted)
+    try:
+        await ready_feed(caller, table.record, feed)
+    except BaseException:
+        await sorted_tables.delete(table)
+        raise
+    return table
 
 
 async def delete_sorted(caller: TablesCaller, name: str) -> None:
@@ -73,7 +100,11 @@ async def delete_sorted(caller: TablesCaller, name: str) -> None:
     table = find_sorted(caller, AclOperation.DELETE, name)
     if not caller.node.settings.delete_topic_enable:
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false: no table is deleted")
-    await caller.node.cell.current.sorted_tables.delete(table)
+    opened = caller.node.cell.current
+    if told := opened.commits.why_needed(table.record.tablets):
+        text = f"table {name} is not deleted while a transaction needs it: {told}"
+        raise TableError("TRANSACTION_UNDER_WAY", text, IN_DOUBT_CURE)
+    await opened.sorted_tables.delete(table)
 
 
 async def alter_sorted(caller: TablesCaller, name: str, columns: Sequence[Mapping[str, Any]]) -> SortedTable:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.ground.refusals import REFUSED
+from pqbroker.broker.services.sorted_tables.change_feeds import ready_for_mount
 from pqbroker.broker.services.sorted_tables.finding import find_sorted
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.mounting import MountChange, cell_wanted
@@ -75,6 +76,8 @@ async def _reach(caller: TablesCaller, table: SortedTable, way: _StateChange) ->
     try:
         for index in way.to_cell:
             await _live_in(caller, table, index, way.cell)
+        if not _MOUNTS.isdisjoint(begun.values()):
+            await ready_for_mount(caller, table.record)
         for index, state in begun.items():
             await _leave_state(caller, table, index, state, is_forced=way.is_forced)
         if begun:

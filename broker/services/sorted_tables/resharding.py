@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.services.sorted_tables.change_feeds import check_no_feed
 from pqbroker.broker.services.sorted_tables.finding import find_sorted
 from pqbroker.broker.services.sorted_tables.making import SORTED_TABLETS_MAX
 from pqbroker.broker.services.tables.callers import TablesCaller
@@ -43,9 +44,10 @@ async def reshard_sorted(caller: TablesCaller, name: str, wanted: SortedReshard)
     """Reshard a table. Durable with one commit of the scheme; the new tablets are unmounted.
 
     KafkaError TOPIC_AUTHORIZATION_FAILED; TableError NO_TABLE, NO_TABLET, INVALID_PIVOTS, INVALID_RESHARD, WRONG_STATE,
-    RESHARD_FAILED, TABLET_NOT_OPEN, TRANSACTION_UNDER_WAY.
+    RESHARD_FAILED, TABLET_NOT_OPEN, TRANSACTION_UNDER_WAY, HAS_CHANGE_FEED.
     """
     table = find_sorted(caller, AclOperation.ALTER, name)
+    check_no_feed(table.record)
     indexes = wanted.tablets.among(table.record.name, len(table.tablets))
     first, last = indexes[0], indexes[-1]
     sorted_tables = caller.node.cell.current.sorted_tables

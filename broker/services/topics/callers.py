@@ -6,6 +6,7 @@ from typing import Protocol
 
 from pqbroker.broker.ground.access import Guarded, Principal
 from pqbroker.broker.ground.openings import Openings
+from pqbroker.broker.services.commits.commits import Commits
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.pq.serving.topics import Topics
@@ -22,6 +23,8 @@ class TopicsOpening(Protocol):
     def scheme(self) -> Scheme: ...
     @property
     def hive(self) -> Hive: ...
+    @property
+    def commits(self) -> Commits: ...
 
 
 class TopicsNode(Guarded, Protocol):

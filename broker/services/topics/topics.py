@@ -1,9 +1,10 @@
 """Creating and deleting topics on behalf of a request: names, counts and configs are checked as Kafka checks them."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pqbroker.broker.services.commits.in_doubt import IN_DOUBT_CURE
 from pqbroker.broker.services.topics.callers import TopicsNode
 from pqbroker.broker.services.topics.directories import bundle_of
 from pqbroker.broker.services.topics.partitions import needs_keys, unknown_topic
@@ -13,6 +14,7 @@ from pqbroker.conf.defaults import check_changed
 from pqbroker.conf.topic import NO_COMPACTION
 from pqbroker.pq.serving.transacted_batches import await_transactions
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.ids import CellId
 from pqbroker.storage.tablets.scheme_objects import SORTED_TABLE
 from pqbroker.storage.uninterrupted import Uninterrupted
 
@@ -63,14 +65,15 @@ def check_partition_count(node: TopicsNode, count: int, *, present: int) -> None
 
 
 async def create_topic(
-    node: TopicsNode, name: str, partitions: int, config: Mapping[str, str], table: "TableRecord | None" = None
+    node: TopicsNode, name: str, partitions: int, config: Mapping[str, str], table: "TableRecord | None" = None,
+    cells: Sequence[CellId] | None = None,
 ) -> "Topic":
     """Create a checked topic, or table; TopicExists when another request was faster. Without a bundle of its own it has
-    that of the directory that its name begins with."""
-    inherited = bundle_of(node.cell.current.scheme, name)
+    that of the directory that its name begins with. `cells`: that of each tablet; None: they are placed."""
+    inherited = bundle_of(node.cell.current.scheme, name) if cells is None else None
     if inherited is not None and "pq.bundle" not in config:
         config = {**config, "pq.bundle": inherited}
-    topic = await node.cell.current.topics.create(name, partitions, config, table)
+    topic = await node.cell.current.topics.create(name, partitions, config, table, cells)
     if needs_keys(topic):
         tell_no_compaction(name)
     return topic
@@ -103,5 +106,8 @@ async def delete_topic(node: TopicsNode, name: str) -> None:
     topic = node.cell.current.topics.get(name, or_static=True)
     if topic is not None and (told := await await_transactions(topic.partitions)) is not None:
         text = f"topic {name} is not deleted while a transaction needs it; {told}. Retry when that is over"
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
+    if topic is not None and (needed := node.cell.current.commits.why_needed(topic.record.tablets)):
+        text = f"topic {name} is not deleted while a transaction needs it: {needed}. {IN_DOUBT_CURE}"
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
     await node.cell.current.topics.delete(name)

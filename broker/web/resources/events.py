@@ -1,5 +1,6 @@
 """Events of the node, as they happen: its figures every second, which topics, groups and tablets changed, which tasks
-of sorted tables began or ended, which of these tables take no writes, and which topics feed them."""
+of sorted tables began or ended, which of these tables take no writes, which topics feed them, in which tablets
+transactions are in doubt, and which of these operators have resolved."""
 
 import asyncio
 from collections import Counter
@@ -120,6 +121,28 @@ def _materializations(call: Call) -> _Look:
     return found
 
 
+def _transactions_in_doubt(call: Call) -> _Look:
+    """Tablets with rows or decisions of transactions that have waited long for what is not open: how many each."""
+    found: dict[str, object] = {}
+    opened = call.node.cell.current
+    if opened.commits.unfinished_count:
+        from pqbroker.broker.services.transactions.unfinished import in_doubt, places_of
+
+        waiting = in_doubt(call)
+        for participant, place in places_of(opened.scheme, set(waiting)).items():
+            if is_allowed(call, AclOperation.DESCRIBE, AclResource(AclKind.TOPIC, place.table)):
+                found[f"{place.table}/{place.tablet_index}"] = waiting[participant]
+    yield
+    return found
+
+
+def _transactions_resolved(call: Call) -> _Look:
+    """Transactions in doubt that operators have resolved, and what their homes say against it."""
+    known = call.node.cell.current.commits.resolutions.known()
+    yield
+    return {one.transaction.hex(): one.home_says for one in known}
+
+
 def _topics(call: Call) -> _Look:
     found = {}
     for name in call.node.cell.current.topics.names():
@@ -144,7 +167,8 @@ def _tablets(call: Call) -> _Look:
 
 _LOOKS: Mapping[str, Callable[[Call], _Look]] = {
     "topics": _topics, "groups": _groups, "tablets": _tablets, "blocked_tables": _blocked,
-    "materializations": _materializations,
+    "materializations": _materializations, "transactions_in_doubt": _transactions_in_doubt,
+    "transactions_resolved": _transactions_resolved,
 }  # fmt: skip
 
 
@@ -190,8 +214,8 @@ ROUTES = (
     Route(
         "GET", "/v1/events",
         "Follow the node: figures every second (names as in /v1/series), changes of topics, groups and tablets, tasks "
-        "of sorted tables, those that take no writes, and those that topics feed; JSON lines or server-sent events, "
-        "by Accept",
+        "of sorted tables, those that take no writes, and those that topics feed, tablets with transactions in doubt; "
+        "JSON lines or server-sent events, by Accept",
         follow, None, cluster=AclOperation.DESCRIBE,
         streams=(
             _EVENT,

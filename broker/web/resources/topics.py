@@ -25,7 +25,9 @@ _PARTITION = object_of(
         "tablet": COUNT, "writes_refused_by": nullable(TEXT),
     }
 )  # fmt: skip
-_TOPIC = object_of({"cell": TEXT, **_FACTS, "partitions": array_of(_PARTITION), "next": nullable(COUNT)})
+_TOPIC = object_of(
+    {"cell": TEXT, **_FACTS, "feeder": nullable(TEXT), "partitions": array_of(_PARTITION), "next": nullable(COUNT)}
+)
 
 
 async def list_topics(call: Call) -> Any:
@@ -83,7 +85,8 @@ def shown(call: Call, topic: Topic) -> dict[str, Any]:
         for partition in page
     ]
     next_ = page[-1].index if has_more else None
-    return {"cell": call.cell.name, **_facts(topic), "partitions": partitions, "next": next_}
+    feeder = topic.feeder or None
+    return {"cell": call.cell.name, **_facts(topic), "feeder": feeder, "partitions": partitions, "next": next_}
 
 
 _AFTER_PARTITION = Parameter("after", COUNT, "List the partitions behind this one: `next` of the answer before.")
@@ -92,6 +95,7 @@ _FACTS_EXAMPLE = {"name": "orders", "id": "q7S0Yc2bQxWl8QpEJw0n1A", "partition_c
 _TOPIC_EXAMPLE = {
     "cell": "0",
     **_FACTS_EXAMPLE,
+    "feeder": None,
     "partitions": [
         {
             "partition": 0, "start_offset": 0, "end_offset": 42, "leader_epoch": 1, "size_bytes": 4096, "tablet": 65536,

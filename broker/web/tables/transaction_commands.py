@@ -1,14 +1,19 @@
 """Transactions over HTTP: started, shown, pinged, committed with their writes, aborted."""
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
+from pqbroker.broker.services.commits.in_doubt import Position, UnfinishedKind, UnfinishedPart
 from pqbroker.broker.services.commits.open_transactions import OpenTransaction, TransactionState
 from pqbroker.broker.services.tables.inserting import GivenRows
-from pqbroker.broker.services.transactions import transactions
+from pqbroker.broker.services.transactions import resolving, transactions
+from pqbroker.broker.services.transactions.unfinished import TabletPlace, places_of, unfinished
 from pqbroker.broker.services.transactions.writes import TableWrite, WriteKind
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Call
+from pqbroker.pq.transactions.stored_forms import ParticipantId, TransactionId
+from pqbroker.storage.ids import TabletId
 from pqbroker.tables.paths import ROOT, topic_name
 
 
@@ -24,6 +29,29 @@ async def list_all(call: Call) -> Any:
     page, has_more = call.page([one for one in known if one.start_timestamp > after and state in (None, one.state)])
     shown = [_shown(call, one) for one in page]
     return {"transactions": shown, "next": page[-1].start_timestamp if has_more else None}
+
+
+async def list_unfinished(call: Call) -> Any:
+    after = _position(call.query["after"]) if "after" in call.query else None
+    limit = call.limit()
+    following = (one for one in unfinished(call) if after is None or one.position > after)
+    some = list(islice(following, limit + 1))
+    page = some[:limit]
+    places = places_of(call.node.cell.current.scheme, {place for one in page for place in (one.participant, one.home)})
+    shown = [
+        {
+            "transaction": one.transaction.hex(),
+            "what": one.kind.value,
+            "participant": _place(places[one.participant]),
+            "home": _place(places[one.home]),
+            "since": one.since_ms,
+            "waits_for": one.waits_for or None,
+            "rows": one.row_count,
+            "bytes": one.byte_count,
+        }
+        for one in page
+    ]
+    return {"unfinished": shown, "next": _shown_position(page[-1]) if len(some) > limit else None}
 
 
 async def describe(call: Call) -> Any:
@@ -45,6 +73,72 @@ async def abort(call: Call) -> None:
         transactions.abort_any(call, _name(call))
     else:
         transactions.abort(call, _name(call))
+
+
+async def resolve(call: Call) -> Any:
+    outcome, timestamp = call.body["outcome"], call.body.get("timestamp")
+    if outcome not in ("abort", "commit") or (outcome == "commit") is (timestamp is None):
+        raise bad_request('give "outcome": "abort", or "outcome": "commit" with a timestamp')
+    is_dry = call.body.get("dry_run", True)
+    done = await resolving.resolve(call, _name(call), timestamp, is_dry=is_dry)
+    home, trace = done.parts[0].home, done.trace
+    places = places_of(call.node.cell.current.scheme, {home, *(one.participant for one in done.parts)})
+    return {
+        "transaction": done.transaction.hex(),
+        "outcome": outcome,
+        "timestamp": timestamp,
+        "dry_run": is_dry,
+        "home": _place(places[home]),
+        "waits_for": done.parts[0].waits_for,
+        "known": None if trace is None else {"committed": trace.is_committed or None, "timestamp": trace.timestamp},
+        "participants": [
+            {"participant": _place(places[one.participant]), "since": one.since_ms, "bytes": one.byte_count}
+            for one in done.parts
+        ],
+        "left": done.left,
+    }
+
+
+async def list_resolved(call: Call) -> Any:
+    after = call.query.get("after", "")
+    known = sorted(resolving.every_resolution(call), key=lambda one: one.transaction)
+    page, has_more = call.page([one for one in known if one.transaction.hex() > after])
+    places = places_of(call.node.cell.current.scheme, {one.home for one in page})
+    shown = [
+        {
+            "transaction": one.transaction.hex(),
+            "outcome": "abort" if one.timestamp is None else "commit",
+            "timestamp": one.timestamp,
+            "home": _place(places[one.home]),
+            "resolved": one.resolved_ms,
+            "principal": one.principal,
+            "home_says": one.home_says or None,
+        }
+        for one in page
+    ]
+    return {"resolved": shown, "next": page[-1].transaction.hex() if has_more else None}
+
+
+def _place(place: TabletPlace) -> dict[str, Any]:
+    return {
+        "table": place.table or None, "tablet_index": place.tablet_index,
+        "tablet_id": place.participant.tablet_id, "cell": place.cell,
+    }  # fmt: skip
+
+
+def _shown_position(one: UnfinishedPart) -> str:
+    tablet_id, partition = one.participant
+    return f"{tablet_id}.{partition}.{one.kind.value}.{one.transaction.hex()}"
+
+
+def _position(text: str) -> Position:
+    """Return the position that `next` of a page was. Problem."""
+    try:
+        tablet_id, partition, kind, transaction = text.split(".")
+        number = TransactionId(bytes.fromhex(transaction))
+        return ParticipantId(TabletId(int(tablet_id)), int(partition)), UnfinishedKind(kind), number
+    except ValueError:
+        raise bad_request(f"after is {text[:100]!r}; give next of the page before") from None
 
 
 def _write(call: Call, given: Mapping[str, Any], place: str) -> TableWrite:

@@ -1,6 +1,7 @@
 """A second engine: a broker starts on it, and what it cannot do is refused with its name and a cure, at every door."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,7 +32,10 @@ class BucketShard:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._shard, name)
 
-    async def backup(self, name: str, others: Mapping[str, Shard] | None = None) -> BackupFacts:
+    async def backup(
+        self, name: str, others: Mapping[str, Shard] | None = None,
+        during: AbstractAsyncContextManager[None] | None = None,
+    ) -> BackupFacts:
         raise EngineCannot("bucket", EngineTask.BACK_UP, CURE)
 
 

@@ -10,8 +10,14 @@ from typing import Any
 import pytest
 
 from pqbroker.broker.services.materializing import making
+from pqbroker.pq.log.batch_run import Batches
+from pqbroker.pq.reading.query import ReadQuery
+from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.tablets.scheme_objects import MATERIALIZATIONS
 from pqbroker.tables.refusals import TableError
+from pqbroker.tables.serving.feed_progress import FeedMove
+from pqbroker.tables.serving.writes import write
 from tests.broker.conftest import until
 from tests.broker.web.conftest import Web
 
@@ -471,3 +477,44 @@ async def test_a_worker_that_is_killed_is_followed_by_another(web: Web) -> None:
     await produce(web, ("a", "2"))
     await shown(web, is_running)
     assert [row["value"] for row in await rows_of(web, {"key": "a"})] == ["2"]
+
+
+async def test_a_topic_that_ends_before_what_was_read_of_it_stops_it(web: Web) -> None:
+    """As a topic that was restored from an older backup than the table."""
+    await create(web)
+    await produce(web, ("a", "1"), ("b", "1"))
+    await caught_up(web)
+    await web.ask("POST", f"{ONE}/pause", {})
+    opened = web.node.server.node.cell.current
+    tablet = opened.sorted_tables.tables["latest"].tablets[0]
+    ((run, _),) = tablet.progress._offsets.values()
+    await write([(tablet.writes, ())], FeedMove(run, 0, 2, 50))
+    await web.ask("POST", f"{ONE}/resume", {})
+    found = await shown(web, is_stopped)
+    assert found["reason"]["code"] == "TOPIC_SHORTER"
+    assert "was read up to 50, and ends with 2 now" in found["reason"]["message"]
+    assert "--from-start" in found["reason"]["cure"]
+    await web.ask("POST", f"{ONE}/resume", {"from_start": True})
+    await caught_up(web)
+    assert [row["value"] for row in await rows_of(web, {"key": "a"}, {"key": "b"})] == ["1", "1"]
+
+
+async def test_a_damaged_partition_is_named_and_fed_on_when_it_can_be_read(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(web)
+    await produce(web, ("a", "1"))
+    await caught_up(web)
+
+    def damaged(server: PartitionServer, query: ReadQuery) -> Batches:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the partition is refused, what is stored of it is damaged: a test")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionServer, "read", damaged)
+        await produce(web, ("a", "2"))
+        found = await shown(web, lambda found: found["reason"] is not None)
+        assert found["reason"]["code"] == "CORRUPT_MESSAGE"
+        assert "damaged: a test" in found["reason"]["message"]
+    await web.ask("POST", f"{ONE}/resume", {})
+    await caught_up(web)
+    assert (await rows_of(web, {"key": "a"}))[0]["value"] == "2"

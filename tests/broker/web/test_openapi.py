@@ -88,7 +88,8 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
     names |= {"tablet": tablet, "path": path}
     assert (await web.ask("POST", "/v1/bundles", {"name": "t"}))[0] == 201
     await web.ask("POST", "/v1/groups/t/offsets", bodies["POST", "/v1/groups/{name}/offsets"])
-    elsewhere = ("/v1/backups", "/v1/events")  # tests/cli/test_backup.py, test_events.py
+    resolving = "/v1/transactions/{transaction}/resolve"  # tests/broker/services/commits/test_resolving.py
+    elsewhere = ("/v1/backups", "/v1/events", resolving)  # tests/cli/test_backup.py, test_events.py
     there = [route for route in ROUTES if route.path not in elsewhere]
     for route in sorted(there, key=_deepest_deleted_first):
         is_of_sorted = route.path.endswith(("/lookup", "/inside", "/compaction"))

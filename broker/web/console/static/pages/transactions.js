@@ -25,6 +25,22 @@ export function Transactions() {
   return html`<h2>Transactions</h2><${Trouble} problem=${problem} />
     <div class="bar"><label>state <select aria-label="state" value=${state} onChange=${choose}>${STATES.map((each) => html`<option value=${each}>${each || "any"}</option>`)}</select></label></div>
     ${data && html`<${Table} keyOf=${(one) => one.transaction} rows=${data.transactions} empty="No transaction over tables is open, and none ended a while ago." columns=${columns} />
+    <${Pager} trail=${trail} next=${data.next} go=${setTrail} />`}<${Unfinished} />`;
+}
+
+// Commits over several tablets that wait for a decision, or for a tablet that has to write its rows.
+function Unfinished() {
+  const [trail, setTrail] = useState([]);
+  const after = trail[trail.length - 1];
+  const { data, problem } = useDoor(`/v1/transactions/unfinished?limit=${LIMIT}${after !== undefined ? `&after=${after}` : ""}`, 2, exact);
+  const place = (at) => (at.table === null ? `deleted tablet ${at.tablet_id}` : `${at.table} ${at.tablet_index}, cell ${at.cell}`);
+  const columns = [
+    ["transaction", (one) => html`<code>${one.transaction}</code>`, "name"], ["what", (one) => one.what],
+    ["tablet", (one) => place(one.participant), "name"], ["home", (one) => place(one.home), "name"], ["since", (one) => moment(one.since), "time"],
+    ["waits for", (one) => html`<span class="warn">${one.waits_for ?? ""}</span>`, "text"],
+  ];
+  return html`<h3>Unfinished commits over several tablets</h3><${Trouble} problem=${problem} />
+    ${data && html`<${Table} keyOf=${(one) => `${one.participant.tablet_id} ${one.participant.tablet_index} ${one.what} ${one.transaction}`} rows=${data.unfinished} empty="Nothing of a transaction is unfinished." columns=${columns} />
     <${Pager} trail=${trail} next=${data.next} go=${setTrail} />`}`;
 }
 

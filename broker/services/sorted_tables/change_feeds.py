@@ -1,0 +1,165 @@
+"""Topics of change feeds: made with the table or when one is named, checked, and kept for the table.
+
+    named (create, set) -> reserved: no other table, no producer -> the topic exists and fits -> stored
+    acts at a mount or remount, once the topic exists and fits
+
+A topic fits a table that has a tablet for each of its partitions, in a PQ tablet of its own in that tablet's cell.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, check_access
+from pqbroker.broker.services.tables.callers import TablesCaller
+from pqbroker.broker.services.topics.finding import check_creation
+from pqbroker.broker.services.topics.topics import check_new_topic, create_topic
+from pqbroker.conf.sorted_attributes import CHANGES_ATTRIBUTE
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE, BundleRefused
+from pqbroker.storage.tablets.scheme_materializations import MaterializationChanges
+from pqbroker.storage.tablets.scheme_objects import SORTED_TABLE
+from pqbroker.storage.tablets.scheme_tables import SortedTableRecord
+from pqbroker.storage.tablets.scheme_topics import TopicExists
+from pqbroker.tables.paths import ROOT, table_path, topic_name
+from pqbroker.tables.refusals import TableError
+from pqbroker.tables.serving.tables import feeds_of
+
+COLUMNS: Final = frozenset({"before", "after", "transaction", "timestamp"})
+"""Fields of a change: columns that an ordered table may have that gets changes."""
+_FIELD = f"attributes.{CHANGES_ATTRIBUTE}"
+_WRONG_NAMES = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REQUEST})
+
+
+def with_feed_name(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return attributes with the name of the topic where the path of one is given. TableError INVALID_ATTRIBUTE."""
+    named = given.get(CHANGES_ATTRIBUTE)
+    if not isinstance(named, str) or not named.startswith(ROOT):
+        return given
+    try:
+        return {**given, CHANGES_ATTRIBUTE: topic_name(named)}
+    except TableError as wrong:
+        raise _invalid(f"{_FIELD}: {wrong.message}", wrong.cure) from None
+
+
+@contextmanager
+def reserved_feed(caller: TablesCaller, attributes: Mapping[str, Any], table: str) -> Iterator[str | None]:
+    """Keep the topic that attributes name for a table while they are being stored; give its name, None where they name
+    none. TableError INVALID_ATTRIBUTE."""
+    topic = attributes.get(CHANGES_ATTRIBUTE)
+    if topic is None:
+        yield None
+        return
+    if topic == table:
+        raise _invalid(f"{_FIELD} is {topic!r}, the table itself", "Name a topic, or an ordered table.")
+    with caller.node.cell.current.sorted_tables.reserving_feed(topic, table_path(table)):
+        yield topic
+
+
+async def ready_feed(caller: TablesCaller, record: SortedTableRecord, name: str) -> None:
+    """Have the topic of a table's change feed exist, and see that it fits. KafkaError TOPIC_AUTHORIZATION_FAILED;
+    TableError INVALID_ATTRIBUTE; TooManyPartitions, CommitRefused, ShardLost."""
+    opened = caller.node.cell.current
+    fed = MaterializationChanges(opened.scheme).known().get(record.table_id)
+    if fed is not None and fed.topic == name:
+        text = f"{_FIELD} is {name!r}, which feeds the table: each change would make another one"
+        raise _invalid(text, "Name another topic, or drop the materialization.")
+    topic = opened.topics.get(name, or_static=True)
+    if topic is not None:
+        check_access(caller, AclOperation.ALTER, AclResource(AclKind.TOPIC, name))
+        check_fit(topic, record)
+        return
+    if opened.scheme.kind_of(name) == SORTED_TABLE:
+        raise _invalid(f"{_FIELD} is {name!r}, a sorted table", "Name a topic, or an ordered table.")
+    check_creation(caller, name)
+    count = len(record.tablets)
+    config = {"pq.partitions.per.tablet": "1"}
+    if record.bundle != DEFAULT_BUNDLE:
+        config["pq.bundle"] = record.bundle
+    try:
+        check_new_topic(caller.node, name, count, config)
+    except KafkaError as wrong:
+        if wrong.code not in _WRONG_NAMES:
+            raise
+        raise _invalid(f"{_FIELD} is {name!r}: {wrong.message}", "Give another name.") from None
+    cells = [record.cell_of(index) for index in range(count)]
+    try:
+        await create_topic(caller.node, name, count, config, cells=cells)
+    except TopicExists:  # another request was faster
+        made = opened.topics.get(name, or_static=True)
+        if made is None:
+            raise
+        check_fit(made, record)
+
+
+async def ready_for_mount(caller: TablesCaller, record: SortedTableRecord) -> None:
+    """Have the topic that the set attributes name exist, and see that it fits, before they act; partitions that a crash
+    has left behind follow their tablets. Raises as `ready_feed`; TableError CANNOT_MOVE."""
+    name = record.attributes.get(CHANGES_ATTRIBUTE)
+    if name is None:
+        return
+    topic = caller.node.cell.current.topics.get(name, or_static=True)
+    if topic is not None:
+        check_partitions(topic, len(record.tablets))
+        await _gather(caller, topic, record)
+    await ready_feed(caller, record, name)
+
+
+async def _gather(caller: TablesCaller, topic: Topic, record: SortedTableRecord) -> None:
+    """Have each partition live in its tablet's cell: moves of both are two commits."""
+    opened = caller.node.cell.current
+    for index, tablet_id in enumerate(topic.record.tablets):
+        cell = record.cell_of(index)
+        if topic.record.cell_of(index) == cell:
+            continue
+        try:
+            await opened.others.move_tablet(opened.topics.owner_of(topic), tablet_id, cell)
+        except BundleRefused as refusal:
+            raise TableError("CANNOT_MOVE", str(refusal), "GET /v1/cells shows which cells are open.") from None
+
+
+def check_fit(topic: Topic, record: SortedTableRecord) -> None:
+    """TableError INVALID_ATTRIBUTE for a topic that does not fit a table."""
+    name, count = topic.record.name, len(record.tablets)
+    check_partitions(topic, count)
+    for index in range(count):
+        own, other = record.cell_of(index), topic.record.cell_of(index)
+        if own != other:
+            text = f"{_FIELD} is {name!r}, whose partition {index} is in cell {other}; tablet {index} is in cell {own}"
+            raise _invalid(text, "Move one of them: `pqbroker table mount TABLE --cell CELL`. Or name a new topic.")
+
+
+def check_partitions(topic: Topic, count: int) -> None:
+    """TableError INVALID_ATTRIBUTE for a topic that does not fit any table with COUNT tablets."""
+    name = topic.record.name
+    cure = "Name a topic that does not exist: it is made as it has to be. Or make this one so."
+    if topic.record.is_static:
+        raise _invalid(f"{_FIELD} is {name!r}, a static table", "Name a topic, or an ordered table.")
+    if topic.record.partitions != count:
+        text = f"{_FIELD} is {name!r}, which has {topic.record.partitions} partitions; the table has {count} tablets"
+        raise _invalid(text, cure)
+    if topic.record.partitions_per_tablet != 1 and count > 1:
+        text = f"{_FIELD} is {name!r}, whose partitions share tablets: pq.partitions.per.tablet is not 1"
+        raise _invalid(text, cure)
+    columns = {column["name"] for column in topic.record.table.columns} if topic.record.table is not None else set()
+    others = sorted(column for column in columns - COLUMNS if not column.startswith("$"))
+    if others:
+        text = f"{_FIELD} is {name!r}, an ordered table with the column {others[0]!r}"
+        raise _invalid(text, f"Its columns may be {', '.join(sorted(COLUMNS))}.")
+
+
+def check_no_feed(record: SortedTableRecord) -> None:
+    """Refuse to reshard a table with a change feed, whose partitions are the tablets': TableError HAS_CHANGE_FEED."""
+    feeds = sorted(feeds_of(record))
+    if feeds:
+        text = f"{table_path(record.name)} has the change feed {feeds[0]!r}, with a partition for each tablet"
+        cure = (
+            f"Set `{CHANGES_ATTRIBUTE}` to null, `pqbroker table remount`, reshard, then name a new topic and remount"
+            " again."
+        )
+        raise TableError("HAS_CHANGE_FEED", text, cure)
+
+
+def _invalid(message: str, cure: str) -> TableError:
+    return TableError("INVALID_ATTRIBUTE", message, cure)

@@ -1,0 +1,53 @@
+"""Unfinished parts of commits over several tablets, as doors ask for them: with their tables and cells."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from pqbroker.broker.services.commits.in_doubt import UnfinishedPart, is_in_doubt
+from pqbroker.broker.services.tables.callers import TablesCaller
+from pqbroker.pq.transactions.stored_forms import ParticipantId
+from pqbroker.storage.ids import CellId
+from pqbroker.storage.tablets.scheme import Scheme
+from pqbroker.storage.tablets.scheme_objects import TOPIC
+
+
+class TabletPlace(NamedTuple):
+    """The place of a participant. `table` empty, `cell` None: it is deleted."""
+
+    participant: ParticipantId
+    table: str
+    tablet_index: int
+    cell: CellId | None
+
+
+def unfinished(caller: TablesCaller) -> Iterator[UnfinishedPart]:
+    """Yield what is unfinished, in the order of participants, kinds and transactions; the caller may describe the
+    cluster."""
+    return caller.node.cell.current.commits.unfinished()
+
+
+def in_doubt(caller: TablesCaller) -> Mapping[ParticipantId, int]:
+    """Return the transactions in doubt by participant: those that have waited for some seconds for what is not open."""
+    now_ms = caller.node.clock()
+    found: dict[ParticipantId, int] = {}
+    for part in unfinished(caller):
+        if is_in_doubt(part, now_ms):
+            found[part.participant] = found.get(part.participant, 0) + 1
+    return found
+
+
+def places_of(scheme: Scheme, participants: set[ParticipantId]) -> Mapping[ParticipantId, TabletPlace]:
+    """Return the places of participants."""
+    tablets = {participant.tablet_id for participant in participants}
+    owners = {owned.tablet_id: owned for owned in scheme.owned_tablets() if owned.tablet_id in tablets}
+    found = {}
+    for participant in participants:
+        owned = owners.get(participant.tablet_id)
+        if owned is None:
+            found[participant] = TabletPlace(participant, "", participant.partition, None)
+            continue
+        row: Any = scheme.rows(owned.kind.row_set)[(owned.object_id,)]
+        is_topic = owned.kind.name == TOPIC
+        index = participant.partition if is_topic else row["tablets"].index(participant.tablet_id)
+        found[participant] = TabletPlace(participant, row["name"], index, owned.cell)
+    return found
