@@ -22,7 +22,7 @@ _WORDS = {
     ErrorCode.INVALID_RECORD: "the topic does not take such a record: one without a key where it is compacted, or one"
     " that is no row of its schema, which `pqbroker table describe` shows",
     ErrorCode.POLICY_VIOLATION: "a rule of the topic refuses it: it is full, closed by a"
-    " setting, or a tablet of a table that `pqbroker table unfreeze` opens again",
+    " setting, the change feed of a table, or a tablet of a table that `pqbroker table unfreeze` opens again",
     ErrorCode.LEADER_NOT_AVAILABLE: "nobody leads it now; a tablet of a table that is unmounted is led again once"
     " `pqbroker table mount` has mounted it",
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "the broker does not serve it now; `pqbroker cell list` shows cells that"

@@ -6,6 +6,7 @@ import random
 import shutil
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -13,6 +14,7 @@ from pqbroker.cli.command import Family, declare
 from pqbroker.cli.commands.doctor import examine_directory
 from pqbroker.cli.crashtest.book import Broken, Comparison
 from pqbroker.cli.crashtest.kills import crash
+from pqbroker.cli.crashtest.transfers import TransferLoad, check_sum, check_transfers, make_tables
 from pqbroker.cli.kafka.cluster import Cluster
 from pqbroker.cli.kafka.topics import create_topic
 from pqbroker.cli.options import Json
@@ -20,6 +22,7 @@ from pqbroker.cli.output import say, show_json
 from pqbroker.cli.parsing import option
 from pqbroker.cli.progress import Progress
 from pqbroker.cli.refusals import CommandError
+from pqbroker.fixture.http_calls import BrokerRefusedError, HttpCalls
 from pqbroker.fixture.process import BrokerFailedError, BrokerProcess
 
 TOPIC = "crashtest"
@@ -32,10 +35,12 @@ DATA, LOG = "data", "log"
 
 
 class Verdict(NamedTuple):
-    """The kills and records that a run saw."""
+    """The kills, records and transfers that a run saw."""
 
     kills: int
     records: int
+    transfers: int | None = None
+    """Transactions over tables that were acknowledged; None: what tables need is not installed."""
 
 
 app = Family()
@@ -52,28 +57,31 @@ def crashtest(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Kill a broker of its own under load, repeatedly, and verify every record.
+    """Kill a broker of its own under load, repeatedly, and verify every record and transaction.
 
     The kills are kill -9, the disk is yours. Every acknowledged record must exist once and in order, no log may end
-    earlier than before, and the directory must be healthy. Then, and after Ctrl-C, the command removes what it wrote;
-    else it keeps that and exits with status 1.
+    earlier than before, no transfer between two tables may be torn, and the directory must be healthy. Then, and after
+    Ctrl-C, the command removes what it wrote; else it keeps that and exits with status 1.
     """
     chosen = random.SystemRandom().randrange(1 << 32) if seed is None else seed
     was_there = data is not None and data.exists()
     directory = _prepare(data)
     try:
         verdict = _run(directory, chosen, minutes)
-    except (Broken, BrokerFailedError, CommandError) as broken:
+    except (Broken, BrokerFailedError, BrokerRefusedError, CommandError) as broken:
         raise CommandError(f"seed {chosen}: {broken}; see the broker's log and data in {directory}") from broken
     except KeyboardInterrupt:
         _clear(directory, was_there=was_there)
         raise
     _clear(directory, was_there=was_there)
     if json:
-        show_json({"seed": chosen, "kills": verdict.kills, "records": verdict.records})
+        show_json({"seed": chosen, **verdict._asdict()})
     else:
         told = f"{verdict.kills} kills, {verdict.records} records acknowledged, each there once and in order"
-        say(f"seed {chosen}: {told}; the directory was healthy")
+        moved = "transfers were left out: install pqbroker[tables]"
+        if verdict.transfers is not None:
+            moved = f"{verdict.transfers} transfers between tables acknowledged, none torn"
+        say(f"seed {chosen}: {told}; {moved}; the directory was healthy")
 
 
 def _prepare(data: Path | None) -> Path:
@@ -124,7 +132,14 @@ def _run(directory: Path, seed: int, minutes: float) -> Verdict:
 def _kill_and_verify(node: BrokerProcess, seed: int, duration_s: float) -> Verdict:
     from pqbroker.cli.crashtest.load import AsyncLoad, read_logs
 
-    begin = time.monotonic()
+    begin, calls = time.monotonic(), HttpCalls(lambda: node.http)
+    transfers = TransferLoad(calls, seed) if make_tables(calls) else None
+
+    def start() -> None:
+        node.start()
+        if transfers is not None:
+            check_sum(calls)
+
     with Progress("seconds under load", round(duration_s)) as shown:
 
         def goes_on(kills: int) -> bool:
@@ -133,15 +148,16 @@ def _kill_and_verify(node: BrokerProcess, seed: int, duration_s: float) -> Verdi
             shown.reach(min(round(passed), round(duration_s)))
             return passed < duration_s
 
-        with AsyncLoad(node.kafka, TOPIC, PARTITIONS, seed) as load:
+        with AsyncLoad(node.kafka, TOPIC, PARTITIONS, seed) as load, transfers or nullcontext():
             kills = crash(
                 node, load, random.Random(seed),
-                goes_on=goes_on, start=node.start, read_ends=lambda: _read_ends(node.kafka),
+                goes_on=goes_on, start=start, read_ends=lambda: _read_ends(node.kafka),
             )  # fmt: skip
     load.check_failures()
     comparison = Comparison(load.books)
     asyncio.run(read_logs(node.kafka, TOPIC, _read_ends(node.kafka), comparison.take))
-    return Verdict(kills, comparison.end())
+    moved = None if transfers is None else check_transfers(calls, transfers)
+    return Verdict(kills, comparison.end(), moved)
 
 
 def _read_ends(address: str) -> dict[int, int]:

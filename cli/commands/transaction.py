@@ -1,5 +1,6 @@
 """`pqbroker transaction`: transactions over tables of a pqbroker, over its HTTP address."""
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -9,13 +10,14 @@ from pqbroker.cli.confirmation import confirm
 from pqbroker.cli.options import Http, Json, Yes
 from pqbroker.cli.output import say, show_json, show_table
 from pqbroker.cli.parsing import Argument, option
+from pqbroker.cli.refusals import WrongInput
 from pqbroker.cli.web import DEFAULT_HTTP, Web
 
 app = Family("List, show and abort the transactions over tables of a pqbroker.")
 
 _ALL = "/v1/transactions"
 _NAME = "11f0c1a52d3b4e6f8a9b0c1d2e3f4a5b"
-_TIMES = ("started", "expires")
+_TIMES = ("started", "expires", "since", "resolved")
 
 TransactionName = Annotated[
     str, Argument(metavar="TRANSACTION", help="Name of the transaction: 32 digits that `transaction list` prints.")
@@ -28,10 +30,22 @@ def list_transactions(
         str | None,
         option("--state", metavar="STATE", help="State of those to list: open, committing, committed or aborted."),
     ] = None,
+    unfinished: Annotated[
+        bool,
+        option("--unfinished", help="List what commits over several tablets have not finished, and what it waits for."),
+    ] = False,
+    resolved: Annotated[
+        bool, option("--resolved", help="List those in doubt that operators have resolved, until the home agrees.")
+    ] = False,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
     """List the transactions over tables, the oldest first: those that are open, and those that ended minutes ago."""
+    if (state is not None) + unfinished + resolved > 1:
+        raise WrongInput("--state, --unfinished and --resolved exclude each other; give one of them")
+    if unfinished or resolved:
+        _list_in_doubt("unfinished" if unfinished else "resolved", http, json)
+        return
     query: dict[str, object] = {} if state is None else {"state": state}
     with Web(http) as web:
         found = list(web.items(_ALL, "transactions", "after", **query))
@@ -73,6 +87,83 @@ def abort_transaction(
         show_json({"transaction": transaction, "aborted": True})
     else:
         say(f"aborted transaction {transaction}")
+
+
+@declare(app, "resolve", f"pqbroker transaction resolve {_NAME} --abort")
+def resolve_transaction(
+    transaction: TransactionName,
+    abort: Annotated[bool, option("--abort", help="Drop its rows.")] = False,
+    commit: Annotated[
+        int | None,
+        option("--commit", metavar="TIMESTAMP", help="Write its rows at its timestamp, which other tablets have."),
+    ] = None,
+    yes: Yes = False,
+    http: Http = DEFAULT_HTTP,
+    json: Json = False,
+) -> None:
+    """End the rows in doubt of a transaction whose cell with the decision does not come back, after showing them."""
+    if abort is (commit is not None):
+        raise WrongInput("give one of --abort and --commit TIMESTAMP")
+    body = {"outcome": "abort"} if commit is None else {"outcome": "commit", "timestamp": commit}
+    path = f"{_path(transaction)}/resolve"
+    with Web(http) as web:
+        found = web.post(path, {**body, "dry_run": True}, "participants")
+        if not json:
+            _show_resolving(found)
+        confirm(f"{'drop' if commit is None else 'write'} these rows, whatever the home says later?", yes)
+        done = web.post(path, {**body, "dry_run": False}, "participants")
+    if json:
+        show_json(done)
+    elif done["left"]:
+        say(f"resolved transaction {transaction}; {done['left']} tablets end their rows later")
+    else:
+        say(f"resolved transaction {transaction}: its rows were {'dropped' if commit is None else 'written'}")
+
+
+def _show_resolving(found: Mapping[str, Any]) -> None:
+    known = found["known"]
+    if known is None:
+        what = "this broker does not remember its commit"
+    elif known["committed"]:
+        what = f"it is committed at timestamp {known['timestamp']}, as this broker remembers"
+    else:
+        what = f"it is committed at timestamp {known['timestamp']}, or not at all, as this broker remembers"
+    say(f"the decision lies in {found['waits_for']}, which is not open; {what}")
+    rows = ((_place(one["participant"]), one["bytes"], _shown("since", one["since"])) for one in found["participants"])
+    show_table(("rows in", "bytes", "since"), rows)
+
+
+def _list_in_doubt(what: str, http: str, json: bool) -> None:
+    with Web(http) as web:
+        found = list(web.items(f"{_ALL}/{what}", what, "after"))
+    if json:
+        for one in found:
+            show_json(one)
+    elif not found:
+        say(f"no transaction is {what}")
+    elif what == "unfinished":
+        names = ("transaction", "what", "participant", "home", "since", "waits for")
+        show_table(names, (_unfinished_row(one) for one in found))
+    else:
+        columns = ("transaction", "outcome", "timestamp", "home", "resolved", "principal", "the home says")
+        show_table(columns, (_resolved_row(one) for one in found))
+
+
+def _resolved_row(one: Mapping[str, Any]) -> Sequence[object]:
+    shown = [_shown(name, one[name]) for name in ("timestamp", "resolved", "principal", "home_says")]
+    return one["transaction"], one["outcome"], shown[0], _place(one["home"]), *shown[1:]
+
+
+def _unfinished_row(one: Mapping[str, Any]) -> Sequence[object]:
+    since, waits_for = _shown("since", one["since"]), one["waits_for"] or "-"
+    return one["transaction"], one["what"], _place(one["participant"]), _place(one["home"]), since, waits_for
+
+
+def _place(place: Mapping[str, Any]) -> str:
+    """Return the table, tablet and cell of a participant."""
+    if place["table"] is None:
+        return f"deleted tablet {place['tablet_id']}"
+    return f"{place['table']} {place['tablet_index']}, cell {place['cell']}"
 
 
 def _path(transaction: str) -> str:

@@ -11,8 +11,10 @@ from pqbroker.__main__ import main
 from pqbroker.cli.commands.crashtest import Verdict
 from pqbroker.cli.crashtest.book import Book, Books, Broken, Comparison
 from pqbroker.cli.crashtest.kills import crash
+from pqbroker.cli.crashtest.transfers import SIDES, TransferLoad, check_sum, check_transfers, make_tables
 from pqbroker.cli.refusals import CommandError
-from pqbroker.testing import broker
+from pqbroker.fixture.http_calls import HttpCalls
+from pqbroker.testing import MEMORY, broker
 from tests.cli.shell import Shell, start
 from tests.support.cli_page import KEYS
 from tests.support.waiting import DEADLINE_S, wait_until
@@ -30,6 +32,7 @@ def test_a_sound_disk_is_told_and_nothing_is_left(shell: Shell, tmp_path: Path) 
     assert said.object["seed"] == 7
     assert said.object["kills"] >= 1
     assert said.object["records"] > 0
+    assert said.object["transfers"] > 0
     assert not data.exists()
 
 
@@ -185,3 +188,40 @@ def test_an_end_that_goes_back_breaks_the_promise(ends: list[int]) -> None:
             node, Quiet(), random.Random(1),
             goes_on=lambda kills: kills < 1, start=node.start, read_ends=lambda: {0: next(told, last)},
         )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def banked() -> Iterator[HttpCalls]:
+    """A broker with the tables of the transfers."""
+    with broker(MEMORY) as one:
+        calls = HttpCalls(lambda: one.http)
+        assert make_tables(calls)
+        yield calls
+
+
+def test_transfers_that_keep_their_word_are_counted_and_others_are_told(banked: HttpCalls) -> None:
+    with TransferLoad(banked, 5) as load:
+        wait_until(lambda: len(load.acknowledged) >= 3, "three transfers")
+    check_sum(banked)
+    assert check_transfers(banked, load) == len(load.acknowledged)
+    gone, undead = (load.acknowledged, "acknowledged and are gone"), (load.refused, "refused")
+    for name, (some, what) in (("a", gone), (min(load.acknowledged), undead)):
+        some.add(name)
+        with pytest.raises(Broken, match=what):
+            check_transfers(banked, load)
+        some.discard(name)
+    (row,) = banked.ask("POST", f"/v1/tables/{SIDES[0]}/lookup", {"keys": [{"id": 0}]})["rows"]
+    more = {"rows": [{"id": 0, "balance": row["balance"] + 1}]}
+    banked.ask("POST", f"/v1/tables/{SIDES[0]}/rows", more)
+    with pytest.raises(Broken, match="the balances add up to 24001, not 24000: a transfer is torn"):
+        check_sum(banked)
+    with pytest.raises(Broken, match=f"account 0 of {SIDES[0]} has"):
+        check_transfers(banked, load)
+
+
+def test_a_transfer_that_fails_otherwise_breaks_the_run(banked: HttpCalls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pqbroker.cli.crashtest.transfers.TRANSFER_LOG", "nowhere")
+    with TransferLoad(banked, 5) as load:
+        wait_until(lambda: bool(load.failure), "a failure")
+    with pytest.raises(Broken, match="a transfer failed: "):
+        check_transfers(banked, load)

@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, str] = {
     "table mount": "{t}", "table unmount": "{t}", "table freeze": "{t}", "table unfreeze": "{t}",
     "table remount": "{t}", "table reshard": "{t} --tablets 3",
     "transaction list": "", "transaction describe": "0", "transaction abort": "0 --yes",
+    "transaction resolve": "0 --abort --yes",
     "cell list": "", "cell create": "nowhere",
     "cell remove": "99 --yes",
     "bundle list": "", "bundle create": "more.{t}", "bundle set": "far --filter elsewhere",
@@ -62,7 +63,7 @@ OF_OTHER_RULES = OF_SORTED_TABLES | frozenset(
     (
         "backup", "bundle remove", "cell create", "cell remove", "cluster health", "group delete", "table alter",
         "table freeze", "table mount", "table remount", "table reshard", "table unfreeze", "tablet kv", "tablet move",
-        "topic grow", "transaction abort", "transaction describe",
+        "topic grow", "transaction abort", "transaction describe", "transaction resolve",
     )
 )  # fmt: skip
 """Commands that may be refused for what has nothing to do with the tablet."""
