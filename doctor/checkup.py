@@ -56,6 +56,9 @@ async def examine(path: Path, pools: Mapping[str, Path], findings: Findings, exp
                 what = "made" if record.state is CellState.CREATING else "removed"
                 findings.harmless("cell", str(place), f"it is half {what}", "nothing: the next start goes on")
     findings.cell = ""
+    owned = None if known.scheme is None else {tablet.tablet_id for tablet in known.scheme.owned_tablets()}
+    for where, what, cure in findings.transactions.unfinished(owned):
+        findings.harmless("transactions", where, what, cure)
 
 
 def _other_cells(path: Path, known: Known) -> list[CellId]:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pqbroker.doctor.transactions import MetTransactions
+
 FINDINGS_MAX = 1000
 """Told one by one of each weight; more are counted."""
 RESTORE = "restore a copy of the directory"
@@ -43,6 +45,8 @@ class Findings:
     """Stands before every place: the cell that is looked at, if it is not the system cell."""
     skipped: Mapping[str, Sequence[Sequence[int]]] = field(default_factory=dict)
     """Offsets [first, end) that salvages of the cell left out, by the name of the partition."""
+    transactions: MetTransactions = field(default_factory=MetTransactions)
+    """Transactions that are not over, in all cells."""
     _damage: list[Finding] = field(default_factory=list)
     _harmless: list[Finding] = field(default_factory=list)
 

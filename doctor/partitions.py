@@ -27,7 +27,7 @@ from pqbroker.pq.log.row_facts import BlobFacts, RowFacts
 from pqbroker.pq.log.sessions import SessionBatch
 from pqbroker.pq.log.staged_rows import check_key
 from pqbroker.pq.log.start_state import Meta, StartState, StoredBlob, build_start_state
-from pqbroker.pq.transactions.stored_forms import CommitDecision, PreparedRows
+from pqbroker.pq.transactions.stored_forms import CommitDecision, PreparedRows, TransactionId
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing
 from pqbroker.storage.kv.key_ranges import GENERATION_KEY
 from pqbroker.storage.kv.rows import Entry
@@ -39,6 +39,11 @@ _HALF_STORED = b"x"
 _STAGED = (b"s", b"t")
 """Rows that wait for the commit of their batch, and batches that are being written."""
 _MARK_AT = 11
+
+
+def _require_same(known: TransactionId, transaction: TransactionId) -> None:
+    """Require that a value is of the transaction in its key. ValueError."""
+    require(known == transaction, f"it is of transaction {known.hex()}")
 
 
 @dataclass(slots=True)
@@ -319,17 +324,23 @@ class Partition:
                 value = self._value(entry)
                 if key[:1] == b"p":
                     rows = PreparedRows.decode(value)
-                    PreparedBatches.decode(rows.rows)
-                    known = rows.head.transaction
+                    _require_same(rows.head.transaction, transaction)
+                    self._meet_prepared(rows)
                 else:
                     decided = CommitDecision.decode(value)
-                    known = decided.transaction
+                    _require_same(decided.transaction, transaction)
                     self._check_reserved(decided.timestamp)
-                require(known == transaction, f"it is of transaction {known.hex()}")
+                    self.findings.count("decisions of transactions")
+                    self.findings.transactions.meet_decision(decided)
             except (BlobMissing, BlobCorrupt, *_UNREADABLE) as bad:
                 what = "rows" if key[:1] == b"p" else "decision"
                 self._damage("transactions", f"{what} of transaction {transaction.hex()}: {bad}")
-            self.findings.count("transactions", 1)
+
+    def _meet_prepared(self, rows: PreparedRows) -> None:
+        """Count prepared rows. ValueError for what is none."""
+        batches = PreparedBatches.decode(rows.rows).batches
+        self.findings.count("prepared rows", sum(header.record_count for _, header in batches))
+        self.findings.transactions.meet_prepared(f"{self.findings.cell}{self.name}", rows.head)
 
     def _check_reserved(self, timestamp: int) -> None:
         """Timestamps that are given later are above the reservation, and above what a start finds in each tablet."""

@@ -162,6 +162,7 @@ class _SortedCheck:
             self.damage(f"rows prepared under key {key.hex()}", f"{bad}; the tablet is not served")
         else:
             self._findings.count("prepared rows", count)
+            self._findings.transactions.meet_prepared(f"{self._findings.cell}{self._served.name}", head)
 
     def _check_decision(self, key: bytes) -> None:
         """Check the decision of a transaction."""
@@ -175,6 +176,7 @@ class _SortedCheck:
             self.damage(f"the decision under key {key.hex()}", f"{bad}; the tablet is not served")
         else:
             self._findings.count("decisions of transactions")
+            self._findings.transactions.meet_decision(decision)
 
     def _check_log(self) -> None:
         """Check entries in their order: of one key in a store, timestamps rise."""

@@ -394,7 +394,23 @@ def test_prepared_rows_and_a_decision_are_healthy(data: Path) -> None:
     with changed(data) as index:
         put_prepared(index, 1)
         put_decision(index, 2, of=2)
-    assert damages(data) == []
+    findings = Findings(lambda size: None)
+    asyncio.run(examine(data, {}, findings, lambda total: None))
+    assert findings.damages == 0
+    assert (findings.seen["prepared rows"], findings.seen["decisions of transactions"]) == (1, 1)
+    (gone,) = [one for one in findings.found if one.check == "transactions"]
+    assert (gone.weight, gone.where) == (Weight.HARMLESS, "power-0")
+    assert "with the decision about them does not exist" in gone.what
+    assert gone.cure == "nothing: the next start drops them"
+
+
+def test_rows_that_are_committed_and_not_written_yet_are_named(data: Path) -> None:
+    with changed(data) as index:
+        put_prepared(index, 1)
+        put_decision(index, 1, of=1)
+    (left,) = [one for one in look(data) if one.check == "transactions"]
+    assert f"rows of transaction {transaction(1).hex()} are prepared: it is committed" in left.what
+    assert left.cure == "nothing: the next start writes them"
 
 
 def test_a_flipped_byte_of_a_record_is_found_with_its_offsets(data: Path) -> None:
