@@ -78,6 +78,20 @@ def test_a_record_with_other_bytes_is_missed(told: tuple[Left, Book], tmp_path: 
     assert any(f"has other bytes than were sent as {number}" in each for each in verdict.missing), verdict.missing
 
 
+def test_a_torn_transaction_and_one_that_was_refused_and_is_there_are_missed(
+    told: tuple[Left, Book], tmp_path: Path
+) -> None:
+    killed, book = told
+    number = row_of((killed.owed, book))
+    knowing = Book({**book.sent, 10_000: replace(book.sent[number], place=(TABLE, 1))}, book.answers)
+    knowing.transactions.append((number, 10_000))
+    verdict = judge(killed.copied(tmp_path / "torn"), knowing, killed.owed)
+    assert [each for each in verdict.missing if each.endswith(f"only [{number}] are there")], verdict.missing
+    knowing.transactions.clear()
+    verdict = judge(killed.copied(tmp_path / "refused"), knowing, replace(killed.owed, refused={number}))
+    assert f"row {number} is there, of a transaction that was refused" in verdict.missing, verdict.missing
+
+
 def row_of(told: tuple[Owed, Book]) -> int:
     owed, book = told
     return next(number for number in owed.written if book.sent[number].place[0] == TABLE and number < 10_000)

@@ -23,10 +23,11 @@ def main() -> None:
     parser.add_argument("--crash-points", type=int, metavar="N", help="cut so many runs short instead")
     parser.add_argument("--loss-at", type=int, metavar="COMMIT", help="lose the cell at this commit, and nothing else")
     parser.add_argument("--stored", action="store_true", help="with --loss-at: once the commit is durable")
+    parser.add_argument("--second", action="store_true", help="with --loss-at: a commit of the second cell")
     parser.add_argument("--forget", type=int, metavar="N", help="with --loss-at: the last commits were never synced")
     options = parser.parse_args()
-    if options.loss_at is None and (options.stored or options.forget is not None):
-        parser.error("--stored and --forget say what happens at a commit: give --loss-at COMMIT too")
+    if options.loss_at is None and (options.stored or options.second or options.forget is not None):
+        parser.error("--stored, --second and --forget say what happens at a commit: give --loss-at COMMIT too")
     sys.exit(_run_all(_chosen(options)))
 
 
@@ -35,7 +36,7 @@ def _chosen(options: argparse.Namespace) -> Iterable[Callable[[], Outcome]]:
     if options.forget is not None:
         return [partial(run_forgetting, seed, options.loss_at, options.forget)]
     if options.loss_at is not None:
-        return [partial(run_loss, seed, options.loss_at, stored=options.stored)]
+        return [partial(run_loss, seed, options.loss_at, stored=options.stored, of_second=options.second)]
     if options.crash_points is not None:
         return crash_points(seed, options.crash_points)
     seeds = options.seeds or (SEEDS if options.seed is None else 1)

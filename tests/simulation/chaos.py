@@ -5,6 +5,7 @@ from typing import Protocol
 
 from pqbroker.broker.services.cells.data_cells import BACK_OFF_FIRST_S
 from pqbroker.storage.faults import Faults
+from pqbroker.storage.memory import MemoryEngine
 from tests.simulation.world import World
 
 RUN_S = 5.0
@@ -87,18 +88,32 @@ class Mishaps:
 
 
 class LossAt:
-    """One loss, at one commit counted from the very first: before it is stored or, `stored`, once it is."""
+    """One loss, at one commit counted from the very first of a cell: before it is stored or, `stored`, once it is. The
+    cell is the system cell or, `of_second`, the other one."""
 
-    def __init__(self, world: World, commit: int, *, stored: bool = False) -> None:
-        self._engine = world.node.engine
+    def __init__(self, world: World, commit: int, *, stored: bool = False, of_second: bool = False) -> None:
+        self._engine: MemoryEngine | None = None
         self._commit = commit
-        self._engine.faults.lose_next(after=commit, stored=stored)
+        self._is_stored = stored
+        self.of_second = of_second
+        if not of_second:
+            self._lose_at(world.node.engine)
+
+    def _lose_at(self, engine: MemoryEngine) -> None:
+        self._engine = engine
+        engine.faults.lose_next(after=max(self._commit - engine.faults.commits, 0), stored=self._is_stored)
 
     async def run(self, world: World) -> None:
         """Until the loss, before the cell is opened again; or as long as everybody else."""
         loop = asyncio.get_running_loop()
         end = loop.time() + CALM_RUN_S
         while True:
-            if loop.time() >= end or self._engine.faults.commits > self._commit:
+            if self._engine is None and len(world.node.engines) > 1:
+                self._lose_at(world.node.engines[1])
+            if loop.time() >= end or (not self.of_second and self._is_lost):
                 return
             await asyncio.sleep(BACK_OFF_FIRST_S / 4)
+
+    @property
+    def _is_lost(self) -> bool:
+        return self._engine is not None and self._engine.faults.commits > self._commit

@@ -1,13 +1,13 @@
-"""Where a run is cut short: at each of its commits, in each of three ways."""
+"""Where a run is cut short: at each of its commits, in each of three ways; at those of a second cell in two."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import count
+from itertools import count, islice
 
 from tests.simulation.run import Outcome, run_forgetting, run_loss
+from tests.simulation.world import has_transactions
 
 FORGOTTEN = (0, 1, 3, 8)
-WAYS = 3
 
 
 def crash_points(seed: int, points: int) -> Iterator[Callable[[], Outcome]]:
@@ -16,20 +16,28 @@ def crash_points(seed: int, points: int) -> Iterator[Callable[[], Outcome]]:
     A commit is lost before it is stored; or once it is durable, unacknowledged; or it and some before it were never
     synced. What was acknowledged is there in the first two, and nothing is there half in any.
     """
+    return islice(_every(seed), points)
+
+
+def second_cell_points(seed: int, points: int) -> Iterator[Callable[[], Outcome]]:
+    """So many runs, of those with a second cell and transactions, in which that cell is lost at one of its commits."""
+    return islice(_every_of_second(seed), points)
+
+
+def _every(seed: int) -> Iterator[Callable[[], Outcome]]:
     for number in count(seed):
-        last = _commits(number)
-        for commit in range(last):
-            for one in (
-                partial(run_loss, number, commit, stored=False),
-                partial(run_loss, number, commit, stored=True),
-                partial(run_forgetting, number, commit, FORGOTTEN[commit % len(FORGOTTEN)]),
-            ):
-                if points == 0:
-                    return
-                points -= 1
-                yield one
+        for commit in range(_undisturbed(number).commits):
+            yield partial(run_loss, number, commit, stored=False)
+            yield partial(run_loss, number, commit, stored=True)
+            yield partial(run_forgetting, number, commit, FORGOTTEN[commit % len(FORGOTTEN)])
 
 
-def _commits(seed: int) -> int:
-    """How many commits a run has that nothing disturbs."""
-    return run_loss(seed, 1 << 40, stored=False).commits
+def _every_of_second(seed: int) -> Iterator[Callable[[], Outcome]]:
+    for number in count(seed):
+        for commit in range(_undisturbed(number).second_commits if has_transactions(number) else 0):
+            yield partial(run_loss, number, commit, stored=False, of_second=True)
+            yield partial(run_loss, number, commit, stored=True, of_second=True)
+
+
+def _undisturbed(seed: int) -> Outcome:
+    return run_loss(seed, 1 << 40, stored=False)

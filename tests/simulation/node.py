@@ -35,6 +35,7 @@ class SimulatedNode:
         self._loop = asyncio.get_running_loop()
         self._tasks: list[asyncio.Task[None]] = []
         self._owner: CellOwner | None = None
+        self._others: list[MemoryEngine] = []
 
     node: Node
 
@@ -48,9 +49,11 @@ class SimulatedNode:
 
     @property
     def engines(self) -> list[MemoryEngine]:
-        """Of the cells that there are; the system cell's first."""
-        cells = self.owner.current.hive.cells if self.is_up else ()
-        return [self.engine, *(self.engine.sibling(str(cell), must_exist=True) for cell in sorted(cells))]
+        """Of the cells that there are, or were when somebody last looked; the system cell's first."""
+        if self.is_up:
+            cells = sorted(self.owner.current.hive.cells)
+            self._others = [self.engine.sibling(str(cell), must_exist=True) for cell in cells]
+        return [self.engine, *self._others]
 
     @property
     def owner(self) -> CellOwner:
@@ -112,6 +115,7 @@ class SimulatedNode:
 
     async def stop(self) -> None:
         """End it in peace."""
+        self._others = self.engines[1:]
         owner, self._owner = self.owner, None
         await self._cancel()
         await owner.close()

@@ -36,6 +36,8 @@ class Outcome:
     commits: int
     openings: int
     records: int
+    second_commits: int
+    """Commits of the second cell, 0 where there is none."""
 
 
 class SimulationFailed(AssertionError):
@@ -56,14 +58,16 @@ def run(seed: int) -> Outcome:
     return _simulate(seed, play, f"--seed {seed}")
 
 
-def run_loss(seed: int, commit: int, *, stored: bool) -> Outcome:
-    """The cell is lost at one commit, and nothing else goes wrong. SimulationFailed."""
+def run_loss(seed: int, commit: int, *, stored: bool, of_second: bool = False) -> Outcome:
+    """The system cell, or the other one, is lost at one of its commits, and nothing else goes wrong. SimulationFailed.
+    """
 
     async def play(world: World) -> None:
-        await _live(world, LossAt(world, commit, stored=stored))
+        await _live(world, LossAt(world, commit, stored=stored, of_second=of_second))
         await _verify_at_rest(world)
 
-    return _simulate(seed, play, f"--seed {seed} --loss-at {commit}{' --stored' if stored else ''}")
+    chosen = f"{' --stored' if stored else ''}{' --second' if of_second else ''}"
+    return _simulate(seed, play, f"--seed {seed} --loss-at {commit}{chosen}")
 
 
 def run_forgetting(seed: int, commit: int, forgotten: int) -> Outcome:
@@ -127,10 +131,12 @@ def _simulate(
         worlds.append(world)
         await play(world)
         expect(not world.node.tasks_failed(), f"periodic work failed: {world.node.tasks_failed()}")
+        second_commits = sum(engine.faults.commits for engine in world.node.engines[1:])
         await world.node.end()
         verify_nothing_left(world, loop.timers)
         records = sum(len(book.log) for topic in world.topics.values() for book in topic.partitions.values())
-        return Outcome(world.digest, world.node.engine.faults.commits, world.node.openings, records)
+        commits = world.node.engine.faults.commits
+        return Outcome(world.digest, commits, world.node.openings, records, second_commits)
 
     loop = VirtualLoop(lambda: THREAD_S)
     try:

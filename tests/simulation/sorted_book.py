@@ -40,6 +40,8 @@ class SortedBook:
     """The greatest timestamp that was acknowledged, or seen."""
     expired_before_ms: int = 0
     """Versions that are older may have expired under an attribute of some time."""
+    discovered: set[tuple[int, int]] = field(default_factory=set)
+    """Keys and timestamps of versions that nobody was told of."""
     is_guarded: bool = True
     """True while the newest version of each value was never allowed to expire."""
 
@@ -67,12 +69,16 @@ class SortedBook:
                 )
                 is_update = given is not None and len(given) < len(self.columns)
                 self._insert(key, KnownVersion(timestamp, is_update, given))
+                self.discovered.add((key, timestamp))
 
     def settle(self) -> None:
         """Nothing is in doubt any more: of each write all rows were found, or none. Deletes all look the same."""
         for write in self.doubtful:
             found = [
-                {one.timestamp for one in self.versions[key] if one.values == values and one.timestamp > write.above}
+                {
+                    one.timestamp for one in self.versions[key]
+                    if one.values == values and one.timestamp > write.above and (key, one.timestamp) in self.discovered
+                }
                 for key, values in write.rows.items()
                 if values is not None
             ]

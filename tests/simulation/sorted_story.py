@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from pqbroker.broker.ground.access import DirectCaller
 from pqbroker.broker.node.parts import Node
+from pqbroker.broker.services.commits.commit import CommitUnknown
 from pqbroker.broker.services.sorted_tables.attributes import remount_sorted, set_sorted_attributes
 from pqbroker.broker.services.sorted_tables.making import NewSortedTable, create_sorted
 from pqbroker.broker.services.sorted_tables.mounting import change_sorted_state
@@ -116,7 +117,7 @@ class SortedStory:
     async def _send(self, sent: SentWrite, sending: Coroutine[Any, Any, Any]) -> None:
         try:
             written = await sending
-        except ShardLost:
+        except (CommitUnknown, ShardLost):
             self.book.doubtful.append(sent)
         except REFUSED as refusal:
             self._refused(refusal)
@@ -236,6 +237,7 @@ class SortedStory:
             all(opened.others.health(cell) == "good" for cell in opened.hive.cells)
             and NAME in opened.sorted_tables.tables
             and all(tablet.is_serving or not tablet.is_mounted for tablet in self.table.tablets)
+            and not any(tablet.has_locks for tablet in self.table.tablets)
         )
 
     async def _stored(self, key: int) -> list[tuple[int, Sequence[Any] | None]]:

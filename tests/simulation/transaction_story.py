@@ -181,15 +181,17 @@ class TransactionStory:
         await self._verify_unlocked()
         self.compare_reads()
         for one in self.ended:
-            if one.outcome is None:
-                continue
-            end = one.outcome.timestamp
-            for key in one.keys:
-                between = [at for at in self.story.book.timestamps(key) if one.start < at < end]
-                expect(not between, f"{one.name} started at {one.start} and wrote key {key} over {between}")
+            self._verify_conflicts(one)
         await self._verify_log()
         for place in range(len(self.ended)):
             await self.send_again(place)
+
+    def _verify_conflicts(self, one: SimulatedCommit) -> None:
+        if one.outcome is None:
+            return
+        for key in one.keys:
+            between = [at for at in self.story.book.timestamps(key) if one.start < at < one.outcome.timestamp]
+            expect(not between, f"{one.name} started at {one.start} and wrote key {key} over {between}")
 
     async def _verify_unlocked(self) -> None:
         opened = self.story.node.owner.current

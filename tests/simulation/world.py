@@ -37,10 +37,10 @@ class World:
         self.has_cells = not forgettable and self.chance("cells").random() < CELLS_SHARE
         """Whether there is a second cell, and tablets move."""
         self.has_table = not forgettable and self.chance("has table").random() < TABLE_SHARE
-        has_sorted_table = not forgettable and self.chance("has sorted table").random() < SORTED_SHARE
+        has_sorted_table = not forgettable and has_sorted(seed)
         self.sorted_story = SortedStory(self.node) if has_sorted_table else None
         self.transaction_story: TransactionStory | None = None
-        if self.sorted_story is not None and self.chance("has transactions").random() < TRANSACTIONS_SHARE:
+        if self.sorted_story is not None and has_transactions(seed):
             self.transaction_story = TransactionStory(self.sorted_story)
             self.has_cells = True
         self._worker_kills = self.chance("worker kills")
@@ -66,7 +66,7 @@ class World:
         return not self.is_ending and self._worker_kills.random() < WORKER_KILLS
 
     def chance(self, name: str) -> Random:
-        return Random(f"{self.seed} {name}")
+        return _chance(self.seed, name)
 
     def note(self, line: str) -> None:
         told = f"{asyncio.get_running_loop().time():9.4f} {line}"
@@ -97,6 +97,20 @@ class World:
                 except (CommitRefused, ShardLost):
                     self.note("no producer id")
             await asyncio.sleep(BACK_OFF_S)
+
+
+def has_sorted(seed: int) -> bool:
+    """Return True if a run has a sorted table, unless its store forgets."""
+    return _chance(seed, "has sorted table").random() < SORTED_SHARE
+
+
+def has_transactions(seed: int) -> bool:
+    """Return True if it has transactions too."""
+    return has_sorted(seed) and _chance(seed, "has transactions").random() < TRANSACTIONS_SHARE
+
+
+def _chance(seed: int, name: str) -> Random:
+    return Random(f"{seed} {name}")
 
 
 def _settings(chance: Random) -> BrokerSettings:

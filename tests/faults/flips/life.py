@@ -95,7 +95,7 @@ def _cut(data: Path, directory: Path, killed: Left, story: Story, source: random
     kept = directory.with_name("kept")
     while not any(_of_payload(directory, span) for _, span in begun) or _has_lost_segments(directory, kept):
         _keep_segments(data, kept)
-        story.write()
+        story.write(is_transacting=False)  # no cell forgets a decision that another one has carried out
         copy_alive(data, directory)
         begun = [(cell, last) for cell, last in _last_spans(directory).items() if last not in killed.lasts]
     for file in kept.rglob("*.segment"):

@@ -56,6 +56,8 @@ class Answer:
     staged: Sequence[Staged] = ()
     used: Sequence[Staged] = ()
     backups: Sequence[Backup] = ()
+    refused: Sequence[int] = ()
+    """Numbers of records that are nowhere from now on."""
 
 
 @dataclass(slots=True)
@@ -69,6 +71,7 @@ class Owed:
     batches: dict[str, int] = field(default_factory=dict)
     staged: set[Staged] = field(default_factory=set)
     backups: list[Backup] = field(default_factory=list)
+    refused: set[int] = field(default_factory=set)
 
     def take(self, answer: Answer) -> None:
         self.names.update(answer.names)
@@ -79,6 +82,7 @@ class Owed:
         self.staged |= set(answer.staged)
         self.staged -= set(answer.used)
         self.backups += answer.backups
+        self.refused.update(answer.refused)
 
 
 @dataclass(slots=True)
@@ -87,6 +91,8 @@ class Book:
 
     sent: dict[int, Sent] = field(default_factory=dict)
     answers: list[Answer] = field(default_factory=list)
+    transactions: list[Sequence[int]] = field(default_factory=list)
+    """Numbers of records that are all there, or none of them."""
 
     def send(self, place: TopicPartition, content: bytes | Mapping[str, Any]) -> None:
         """Note a record, whose number is the next."""

@@ -2,8 +2,9 @@
 
 import asyncio
 import tempfile
+import time
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,17 @@ from pqbroker.protocol.records import Record, batches, decode_records
 from pqbroker.storage.disk.backups.restoring import restore
 from pqbroker.storage.disk.rocks import RocksEngine
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing
+from pqbroker.tables.refusals import TableError
 from pqbroker.tables.rows import decode_row
 from tests.faults.story.book import SOMEWHERE, Backup, Book, Owed, Staged, TopicPartition
-from tests.faults.story.story import TABLE
+from tests.faults.story.story import PAIRS, TABLE
 from tests.pq.rig import check_crc, read
 from tests.support.in_memory import in_memory
 
 NOW_MS = 1_700_000_000_000
 _READ_BYTES = 1 << 20
+_FINISHES_S = 5.0
+"""Seconds that a start may take to end what commits had left."""
 _CANNOT_READ = (KafkaError, BlobCorrupt, BlobMissing, AssertionError, ValueError)
 
 
@@ -75,11 +79,20 @@ def restore_all(directory: Path, book: Book, whole: Iterable[Backup], count_max:
 
 async def read_back(opened: OpenCell, book: Book, owed: Owed) -> list[str]:
     """Say what is not as it is owed; nothing where all is."""
-    missing = [f"topic {name} is gone" for name in sorted(owed.names) if opened.topics.get(name) is None]
-    for place in sorted({book.sent[number].place for number in owed.written}):
+    await _finished(opened)
+    names = {*opened.topics.names(), *opened.sorted_tables.tables}
+    missing = [f"topic {name} is gone" for name in sorted(owed.names - names)]
+    transacted = [number for numbers in book.transactions for number in numbers]
+    found: set[int] = set()
+    for place in sorted({book.sent[number].place for number in (*owed.written, *transacted)}):
         topic = opened.topics.get(place[0])
         if topic is not None:
-            missing += await _Partition(topic, place, book, owed).compare()
+            one = _Partition(topic, place, book, owed)
+            missing += await one.compare()
+            found |= one.found.keys()
+    missing += await _compare_pairs(opened, book, owed, found)
+    if not missing:  # what is damaged is not torn
+        missing += _compare_transactions(book, owed, found)
     for (group, place), offset in owed.offsets.items():
         missing += _compare_offset(opened, group, place, offset)
     table = opened.topics.get(TABLE)
@@ -88,6 +101,55 @@ async def read_back(opened: OpenCell, book: Book, owed: Owed) -> list[str]:
         for staged in owed.staged:
             missing += await _compare_staged(table, staged, book)
     return missing
+
+
+async def _finished(opened: OpenCell) -> None:
+    """Return when the start has ended what commits had left, or cannot: a home is damaged."""
+    await _wait(lambda: not opened.commits.is_busy)
+
+
+async def _wait(condition: Callable[[], bool]) -> None:
+    """Return when something holds, or the time is over."""
+    until = time.monotonic() + _FINISHES_S
+    while not condition() and time.monotonic() < until:  # noqa: ASYNC110 (a state, nobody sets an event)
+        await asyncio.sleep(0.01)
+
+
+async def _compare_pairs(opened: OpenCell, book: Book, owed: Owed, found: set[int]) -> list[str]:
+    """Compare the rows of the sorted table with those that were sent; add the numbers of those that are there."""
+    table = opened.sorted_tables.get(PAIRS)
+    if table is None:
+        return []
+    (tablet,) = table.tablets
+    await _wait(lambda: tablet.is_serving)
+    if not tablet.is_serving:
+        return [f"{PAIRS} is not served: {tablet.unreadable}"]
+    wrong: list[str] = []
+    for number, sent in book.sent.items():
+        if sent.place[0] != PAIRS:
+            continue
+        try:
+            values = await tablet.lookup(tablet.visible).find(table.schema.encode_key([number]))
+        except (*_CANNOT_READ, TableError) as cannot:
+            wrong.append(f"row {number} of {PAIRS}: {cannot!r}")
+            continue
+        if values is None and number in owed.written:
+            wrong.append(f"row {number} of {PAIRS} is gone")
+        elif values is not None:
+            found.add(number)
+            assert isinstance(sent.content, Mapping)
+            if values[-1] != sent.content["data"]:
+                wrong.append(f"row {number} of {PAIRS} has other bytes")
+    return wrong
+
+
+def _compare_transactions(book: Book, owed: Owed, found: set[int]) -> Iterator[str]:
+    for numbers in book.transactions:
+        there = found & {*numbers}
+        if there and len(there) < len(numbers):
+            yield f"of the rows {numbers} of one transaction only {sorted(there)} are there"
+    for number in sorted(found & owed.refused):
+        yield f"row {number} is there, of a transaction that was refused"
 
 
 @dataclass

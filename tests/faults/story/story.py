@@ -1,7 +1,8 @@
 """The story that the long runs share: one client that stores hostile bytes in everything a broker keeps, over HTTP.
 
-It writes records to topics in two cells, offsets of groups, rows of sessions into both tablets of a table, and staged
-rows, some of which it commits; it moves a tablet between the cells, and makes backups. Every request is asked until it
+It writes records to topics in two cells, offsets of groups, rows of sessions into both tablets of a table, staged
+rows, some of which it commits, and transactions over that table and a sorted one; it moves a tablet between the cells,
+and makes backups. Every request is asked until it
 is answered, or until the broker is gone: `patience_s` says how long that may be.
 """
 
@@ -19,11 +20,14 @@ from tests.faults.story.book import SOMEWHERE, Answer, Backup, Book, Staged, Top
 
 PARTITIONS = 2
 TABLE = "rows"
+PAIRS = "pairs"
+"""The sorted table, in the second cell."""
 TOPICS = (*NAMES, "moved")
 SCHEMA = [
     {"name": "n", "type": "int64"}, {"name": "data", "type": "string"}, {"name": "note", "type": "utf8"},
     {"name": "$timestamp", "type": "uint64"},
 ]  # fmt: skip
+PAIRS_SCHEMA = [{"name": "n", "type": "int64", "sort_order": "ascending"}, {"name": "data", "type": "string"}]
 SETTINGS = {"pqbroker.ballast.bytes": "0", "pqbroker.segment.bytes": str(1 << 20)}
 """What brokers of a story are started with. Where backups go is the caller's to say."""
 _BODIES = {"pq.low.watermark.bytes": "60000"}
@@ -31,6 +35,8 @@ _CONFIG = {**_BODIES, "pq.partitions.per.tablet": "1"}
 _SIZES = (0, 40, 600, 3_000, 9_000, 40_000, 120_000)
 _ROW_SIZES = (0, 40, 600, 9_000, 40_000)
 _TRY_AGAIN_S = 0.02
+_BUSY_S = 10.0
+"""Seconds for which a broker may refuse what it takes later: rows of a transaction are being written."""
 _SERVER_ERROR = 500
 
 
@@ -62,10 +68,14 @@ class Story:
             self._make("/v1/topics", {"name": name, "partitions": PARTITIONS, "config": _CONFIG}, name)
         table = {"path": f"//{TABLE}", "schema": SCHEMA, "tablet_count": PARTITIONS, "config": _BODIES}
         self._make("/v1/tables", table, TABLE)
+        self._make("/v1/tables", {"path": f"//{PAIRS}", "schema": PAIRS_SCHEMA}, PAIRS)
+        self._ask("POST", f"/v1/tables/{PAIRS}/mount", {"cell_id": "1"}, _nothing)
 
-    def write(self) -> None:
+    def write(self, *, is_transacting: bool = True) -> None:
         """A few requests that store something. BrokerGone."""
-        steps = (self._produce, self._insert, self._commit_offset, self._stage, self._insert, self._look)
+        steps = [self._produce, self._insert, self._commit_offset, self._stage, self._insert, self._look]
+        if is_transacting:
+            steps.append(self._transact)
         for step in self._source.sample(steps, self._source.randint(2, len(steps))):
             step()
 
@@ -158,6 +168,28 @@ class Story:
         (piece,) = self.book.answers[-1].staged
         return piece
 
+    def _transact(self) -> None:
+        """Write rows of both tablets and of the sorted table by one transaction."""
+        numbers, rows = self._rows(0)
+        more_numbers, more_rows = self._rows(1)
+        pair = len(self.book.sent)
+        data = payload(self._source, self._source.choice(_ROW_SIZES))
+        self.book.send((PAIRS, 0), {"n": pair, "data": data})
+        every = (*numbers, *more_numbers, pair)
+        self.book.transactions.append(every)
+        name = self._ask("POST", "/v1/transactions", {}, _nothing)["transaction"]
+        writes = [
+            {"table": TABLE, "rows": [*rows, *more_rows]},
+            {"table": PAIRS, "rows": [{"n": pair, "data": _shown(data)}]},
+        ]
+        answer = Answer(written=dict.fromkeys(every, SOMEWHERE))
+        try:
+            self._ask("POST", f"/v1/transactions/{name}/commit", {"writes": writes}, lambda _: answer)
+        except BrokerRefusedError as refusal:
+            if refusal.code not in ("NO_TRANSACTION", "TRANSACTION_ENDED"):
+                raise
+            self.book.answers[-1] = Answer(refused=every)
+
     def _look(self) -> None:
         """Read the commit timestamps of some rows: they are the same ever after."""
         tablet = self._source.randrange(PARTITIONS)
@@ -202,6 +234,7 @@ class Story:
         """Ask until there is an answer, and note what it promises, which of a refusal is nothing. BrokerGone,
         BrokerRefusedError."""
         until = time.monotonic() + self._patience_s
+        busy_until = max(until, time.monotonic() + _BUSY_S)
         while True:
             try:
                 document: Mapping[str, Any] = self._calls.ask(method, path, body)
@@ -215,7 +248,7 @@ class Story:
             else:
                 self.book.answers.append(answered(document) or Answer())
                 return document
-            if time.monotonic() > until:
+            if time.monotonic() > (busy_until if isinstance(failure, BrokerRefusedError) else until):
                 raise BrokerGone(f"{method} {path}: {failure}") from failure
             if not is_repeatable:
                 return {}
