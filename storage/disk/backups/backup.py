@@ -160,7 +160,7 @@ class CellCopy:
         target = self._directories.directory / index.name
         (target / COMMITS).mkdir(parents=True)
         for directory in self._directories.pools.values():
-            directory.mkdir(parents=True)
+            directory.mkdir(parents=True, exist_ok=True)
         copy_index(index, target, self._row_files, self._copier)
 
     def _end(self, moment: Moment) -> None:
