@@ -20,7 +20,7 @@ from pqbroker.broker.services.topics.record_checks import weigh
 from pqbroker.pq.log.sessions import Fence, SessionBatch
 from pqbroker.pq.serving.joint_write import Share, batches_taken, is_of_one_cell, write_together
 from pqbroker.pq.serving.topic import Topic
-from pqbroker.pq.serving.transacted_batches import BatchesPart
+from pqbroker.pq.serving.transacted_batches import BatchesPart, await_transactions
 from pqbroker.pq.transactions.participants import CommitPart
 from pqbroker.protocol.produced_batches import RECORD_BYTES_MIN
 from pqbroker.protocol.records import Record, encode_batch
@@ -70,10 +70,18 @@ async def insert(caller: TablesCaller, name: str, rows: GivenRows, fence: Fence 
     if fence is None:
         return await _insert(caller, topic, await encode_rows(caller, topic, schema, rows), None, {})
     async with topic.session_locks.setdefault(fence.session, asyncio.Lock()):
+        await _prepared_ends(topic)
         taken = batches_taken(topic.partitions, fence.session)
         if fence.sequence <= max((batch.sequence for batch in taken.values()), default=-1):
             return _taken_before(taken, fence.sequence)
         return await _insert(caller, topic, await encode_rows(caller, topic, schema, rows), fence, taken)
+
+
+async def _prepared_ends(topic: Topic) -> None:
+    """Wait, not for long, until no rows are prepared in the tablets: they may be the session's own batch."""
+    known = [(one, one.known_transactions) for one in topic.partitions]
+    if held := [one for one, transactions in known if transactions is not None and transactions.prepared]:
+        await await_transactions(held)
 
 
 async def _insert(

@@ -212,12 +212,14 @@ class Hour:
         assert (await web.ask("GET", f"{path}/{names[2]}"))[1]["state"] == "aborted"
 
     async def materialize(self) -> None:
-        """A topic feeds a sorted table: a row, and a record that is none."""
+        """A topic feeds a sorted table with a change feed: a row, and a record that is none."""
         web = self.web
         schema = [{"name": "key", "type": "utf8", "required": True, "sort_order": "ascending"}]
         schema.append({"name": "value", "type": "utf8"})
         await web.ask("POST", "/v1/topics", {"name": "fed"})
-        await web.ask("POST", "/v1/tables", {"path": "//latest", "schema": schema})
+        latest = {"path": "//latest", "schema": schema, "attributes": {"changes": "latest-changes"}}
+        status, answer = await web.ask("POST", "/v1/tables", latest)
+        assert status == 201, answer
         await web.ask("POST", "/v1/topics/fed/records", {"records": [{"key": "a", "value": "1"}, {"value": "2"}]})
         await web.ask("POST", "/v1/materializations", {"topic": "fed", "table": "latest"})
         await self.scrape()

@@ -114,6 +114,18 @@ async def test_rows_that_appear_while_a_table_is_changed_refuse_the_change(
         assert (code, "rows of transaction" in text) == ("WRONG_STATE", True)
 
 
+async def test_a_batch_of_a_session_waits_for_prepared_rows_which_may_be_its_own(web: Web) -> None:
+    await create(web, tablet_count=1)
+    await prepare(part(partition_of(web), web.node.server.node.clock, b"a", prepared=head()))
+    body = {"rows": [{"id": 1}], "session": "s", "sequence": 1}
+    inserting = asyncio.ensure_future(web.ask("POST", f"/v1/tables/{NAME}/rows", body))
+    await turns_pass()
+    assert not inserting.done()
+    await partition_of(web).transactions.finish(transaction(1), None)
+    status, answer = await asyncio.wait_for(inserting, TIMEOUT_S)
+    assert (status, answer["duplicate"]) == (200, False)
+
+
 async def test_an_insert_into_a_partition_in_doubt_is_sent_again(web: Web) -> None:
     await create(web, tablet_count=1)
     await web.node.server.node.cell.current.commits.stop()  # it would drop rows whose home is nowhere
