@@ -181,7 +181,9 @@ COMMANDS: Mapping[str, tuple[str, Callable[[], Family]]] = {
     "backup": ("Back up a running broker.", _backup),
     "restore": ("Restore a backup to a new data directory.", _restore),
     "doctor": ("Verify the data directory of a stopped broker.", _doctor),
-    "crashtest": ("Kill a broker of its own under load, repeatedly, and verify every record.", _crashtest),
+    "crashtest": (
+        "Kill a broker of its own under load, repeatedly, and verify every record and transaction.", _crashtest,
+    ),
     "completion": ("Print what makes your shell complete commands, topics and groups.", _completion),
 }
 """Commands by name: what each does, and where it is declared. `serve` is `__main__`'s own. Tests compare the
