@@ -13,6 +13,7 @@ from pqbroker.protocol.records import (
     CODEC_MASK,
     CRC_END,
     DECOMPRESSED_BYTES_MAX,
+    DELETE_HORIZON,
     LENGTH_END,
     MAGIC_AT,
     BatchHeader,
@@ -95,6 +96,8 @@ def _check_meaning(header: BatchHeader) -> None:
         )
     if header.is_control:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control records")
+    if header.attributes & DELETE_HORIZON:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "only the broker may set a delete horizon")
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise KafkaError(ErrorCode.INVALID_RECORD, "an idempotent producer's batch has no sequence or no epoch")
     if header.is_log_append_time:

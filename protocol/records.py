@@ -36,6 +36,8 @@ CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+"""The base timestamp is when tombstones of the batch may go (KIP-534); records' times are counted from it as ever."""
 
 
 class BatchHeader(NamedTuple):
