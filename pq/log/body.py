@@ -1,9 +1,11 @@
 """Body blobs: their list in memory, and the index stored behind the record batches of each.
 
-A body value is record batches end to end, then the index (positions, first offsets, upper bounds of timestamps: three
-columns of little-endian
-64-bit integers, an entry about every 32 KiB), then a trailer of fixed size. A head value is record batches and
-nothing else.
+A body value is record batches end to end, one at least, then the index (positions, first offsets, upper bounds of
+timestamps: three columns of little-endian 64-bit integers, an entry about every 32 KiB), then a trailer of fixed size.
+A head value is record batches and nothing else.
+
+A body that a cleaner has written lacks offsets before, between and behind its batches, and a batch in it may hold no
+record. The entries of its index have the offsets of batches, never of gaps.
 """
 
 import sys
@@ -11,6 +13,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from struct import Struct
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -54,7 +57,7 @@ class BodyIndex:
         return 300 + 26 * len(self.positions)
 
     def entry_of(self, offset: int) -> int:
-        """The entry whose bytes hold `offset`, or the first one."""
+        """The entry whose bytes hold `offset`, or the gap that it is in; the first one for a gap before all batches."""
         return max(bisect_right(self.offsets, offset) - 1, 0)
 
     def page_of(self, offset: int) -> int:
@@ -98,9 +101,9 @@ def index_bytes(tail: Buffer) -> int | None:
 
 
 def decode_index(tail: Buffer) -> BodyIndex | None:
-    """The index from a body's last bytes; None when they are damaged or too few."""
+    """The index from a body's last bytes; None when they are damaged or too few, or name no batch."""
     size = index_bytes(tail)
-    if size is None or size > len(tail):
+    if size is None or not TRAILER_BYTES < size <= len(tail):
         return None
     stored = bytes(tail[len(tail) - size :])
     if _CRC.unpack_from(stored, size - _CRC.size)[0] != crc32c(stored[: -_CRC.size]):
@@ -119,11 +122,21 @@ def _swapped(columns: Columns) -> Columns:
     return copies
 
 
-class Bodies:
-    """The body blobs of a partition, oldest first: forty bytes each. Ranges [offset, end) do not overlap; holes are
-    possible."""
+class BodyName(NamedTuple):
+    """One body of a partition as it is: its first offset, and how often the body there was replaced since the start.
 
-    __slots__ = ("created", "ends", "offsets", "size", "sizes", "stamps")
+    A body keeps its key when another one of the same offsets replaces it, but not its name.
+    """
+
+    offset: int
+    version: int
+
+
+class Bodies:
+    """The body blobs of a partition, oldest first: forty-four bytes each. Ranges [offset, end) do not overlap; holes
+    are possible."""
+
+    __slots__ = ("created", "ends", "offsets", "revision", "size", "sizes", "stamps", "versions")
 
     def __init__(self) -> None:
         self.offsets = array("q")
@@ -132,8 +145,11 @@ class Bodies:
         self.created = array("q")
         self.stamps = array("q")
         """Largest timestamp of each, TIMESTAMP_UNKNOWN until its index was read."""
+        self.versions = array("I")
         self.size = 0
         """Bytes of all, indexes included."""
+        self.revision = 0
+        """Count of replacements since the start."""
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -146,6 +162,7 @@ class Bodies:
         self.sizes.append(size)
         self.created.append(created_ms)
         self.stamps.append(max_timestamp)
+        self.versions.append(0)
         self.size += size
 
     def find(self, offset: int) -> int:
@@ -155,6 +172,26 @@ class Bodies:
     def key(self, partition: int, number: int) -> bytes:
         return body_key(partition, self.offsets[number], self.ends[number] - self.offsets[number])
 
+    def name(self, number: int) -> BodyName:
+        return BodyName(self.offsets[number], self.versions[number])
+
+    def number_of(self, name: BodyName) -> int | None:
+        """The number of a body that is still as it is named; None when it was deleted or replaced."""
+        number = self.find(name.offset)
+        return number if number < len(self) and self.name(number) == name else None
+
+    def replace(self, first: int, last: int, size: int, max_timestamp: int) -> None:
+        """One body takes the place of those of the numbers [first, last), their offsets, and when the newest of them
+        was created."""
+        assert first < last <= len(self), (first, last)
+        self.size += size - sum(self.sizes[first:last])
+        new = (self.ends[last - 1], size, max(self.created[first:last]), max_timestamp)
+        for column, value in zip((self.ends, self.sizes, self.created, self.stamps), new, strict=True):
+            column[first:last] = array("q", [value])
+        self.versions[first:last] = array("I", [max(self.versions[first:last]) + 1])
+        del self.offsets[first + 1 : last]
+        self.revision += 1
+
     def spans(self) -> Iterator[tuple[int, int]]:
         return zip(self.offsets, self.ends, strict=True)
 
@@ -162,3 +199,4 @@ class Bodies:
         self.size -= sum(self.sizes[:count])
         for column in (self.offsets, self.ends, self.sizes, self.created, self.stamps):
             del column[:count]
+        del self.versions[:count]

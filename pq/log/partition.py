@@ -5,8 +5,8 @@
     writing   apply (durable)       idle      EndOffset or StartOffset moves, blobs and producers change
     writing   rollback (refused)    idle      everything is as before the plan
 
-Cycles are planned in blob_cycles.py, trim_cycles.py, staged_cycles.py, transacted_cycles.py. Between plan and its end
-nothing else may change the partition: the flag `is_writing` is the lock.
+Cycles are planned in blob_cycles.py, trim_cycles.py, replacing_cycles.py, staged_cycles.py, transacted_cycles.py.
+Between plan and its end nothing else may change the partition: the flag `is_writing` is the lock.
 """
 
 from itertools import pairwise
@@ -101,6 +101,10 @@ class Partition:
             self.facts.apply(cycle.facts, cycle.head_blob.offset if cycle.head_blob is not None else None)
         for body in cycle.bodies:
             self.bodies.append(body.offset, body.end, body.size, cycle.now_ms, body.index.max_timestamp)
+        for replaced in cycle.replaced:
+            first = self.bodies.number_of(replaced.names[0])
+            assert first is not None, replaced
+            self.bodies.replace(first, first + len(replaced.names), replaced.size, replaced.max_timestamp)
         if cycle.bodies:
             head.restart(cycle.head_blob)
         elif cycle.head_blob is not None:

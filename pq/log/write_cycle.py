@@ -3,10 +3,11 @@
 The usual request is keys to put and keys that go; one that also moves or cuts blobs has commands besides.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from pqbroker.pq.log.body import BodyIndex
+from pqbroker.pq.log.body import BodyIndex, BodyName
 from pqbroker.pq.log.head import HeadBlob
 from pqbroker.pq.log.levels import Placement
 from pqbroker.pq.log.producers import Producer
@@ -41,6 +42,15 @@ class ClosedBody:
     index: BodyIndex
 
 
+class ReplacedBodies(NamedTuple):
+    """Adjacent bodies, oldest first, of which a cycle makes one with all their offsets; its size and greatest
+    timestamp."""
+
+    names: Sequence[BodyName]
+    size: int
+    max_timestamp: int
+
+
 class JointCommit(Protocol):
     """One request of the cycles of several partitions: all of them are durable, or none."""
 
@@ -57,7 +67,7 @@ class Cycle:
     __slots__ = (
         "bodies", "commands", "duplicate_bytes", "duplicates", "end_offset", "facts", "first_offset", "forgotten",
         "forgotten_sessions", "gone", "head_blob", "joint", "mark", "now_ms", "outcomes", "parts", "placement",
-        "producers", "puts", "rows", "sessions", "start_offset", "stores_epoch", "touches_parts",
+        "producers", "puts", "replaced", "rows", "sessions", "start_offset", "stores_epoch", "touches_parts",
     )  # fmt: skip
 
     def __init__(self, start_offset: int, end_offset: int, mark: int, now_ms: int) -> None:
@@ -94,6 +104,7 @@ class Cycle:
         self.placement: Placement | None = None
         """Change that `head_blob` makes to the head; None: it is the new head, behind `bodies`."""
         self.bodies: list[ClosedBody] = []
+        self.replaced: Sequence[ReplacedBodies] = ()
         self.stores_epoch = False
 
     @property

@@ -6,6 +6,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from itertools import islice
 from typing import Protocol
 
+from pqbroker.pq.log.body import BodyName
 from pqbroker.storage.counters import Histogram, KeyValueCounters
 from pqbroker.storage.file_regions import SentFiles
 
@@ -14,8 +15,8 @@ INDEX_PAGE = -1
 
 _DROPS_AT_ONCE = 16
 
-PageKey = tuple[int, int, int]
-"""Partition (unique in this process), first offset of the body, page number."""
+PageKey = tuple[int, int, int, int]
+"""Partition (unique in this process), first offset of the body, page number, version of the body."""
 
 
 class Cacheable(Protocol):
@@ -84,10 +85,11 @@ class BlobCache:
             self.unused_evictions += not gone.is_used
             self.kept_seconds += now_s - gone.since_s
 
-    def forget(self, partition: int, body_offset: int, pages: int) -> None:
-        """Drop what is kept of a body that is deleted."""
+    def forget(self, partition: int, body: BodyName, pages: int) -> None:
+        """Drop what is kept of a body that is deleted or replaced."""
+        offset, version = body
         for page in range(INDEX_PAGE, pages):
-            found = self._pages.pop((partition, body_offset, page), None)
+            found = self._pages.pop((partition, offset, page, version), None)
             if found is not None:
                 self.size -= found.held
 

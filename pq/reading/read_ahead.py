@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 
 from pqbroker.pq.log.batch_run import Batches
-from pqbroker.pq.log.body import BodyIndex
+from pqbroker.pq.log.body import BodyIndex, BodyName
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.reading.cache import NodeMemory
 from pqbroker.pq.reading.query import ReadQuery
@@ -102,29 +102,31 @@ class ReadAhead:
             number = self._partition.bodies.find(begin)
             if number == len(self._partition.bodies):
                 return
-            body_offset = self._partition.bodies.offsets[number]
+            name = self._partition.bodies.name(number)
             index = await self._runs.index(number)
             first = index.page_of(begin)
             last = min(first + _PAGES_AHEAD, len(index.pages)) - 1
             reader.begin = begin
             reader.end = index.span(*index.page_entries(last))[2]
-            verified = await self._verify(index, body_offset, begin, last) if is_sent else None
+            verified = await self._verify(index, name, begin, last) if is_sent else None
             if verified is not None:
                 reader.verified.append(verified)
             else:
-                await self._runs.load_pages(body_offset, index, range(first, last + 1))
+                await self._runs.load_pages(name, index, range(first, last + 1))
         except (KeyMissing, BlobMissing, BlobCorrupt, ShardLost):
             return
         finally:
             reader.task = None
 
-    async def _verify(self, index: BodyIndex, body_offset: int, begin: int, last: int) -> VerifiedRange | None:
+    async def _verify(self, index: BodyIndex, name: BodyName, begin: int, last: int) -> VerifiedRange | None:
         """Verify the batches from the offset `begin` up to the end of a page where they lie, if they can be sent so."""
-        key = self._runs.key_of(body_offset)
+        key = self._runs.key_of(name)
         position = self._position(index, begin)
         if position is None:
             return None
         begun, size, end = index.span(*index.page_entries(last))
+        if position >= begun + size:  # in the gap behind the batches
+            return None
         (pieces,) = await self._kv.verify([(key, position, begun + size - position)])
         if pieces is None:
             return None

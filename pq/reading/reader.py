@@ -1,12 +1,13 @@
 """Reads of one partition: one question, one answer, from memory at once or from the store.
 
 Nothing is decided here about writing. A body that vanishes under a read was deleted from the front: the read is tried
-again.
+again. So it is where a body was replaced.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 from pqbroker.pq.counters import ReadCounters
@@ -32,13 +33,12 @@ _log = logging.getLogger(__name__)
 class Reader:
     """Reads the batches of one partition, a bounded number of reads from its store at once."""
 
-    __slots__ = ("_ahead", "_decoding", "_kv", "_partition", "_turns", "counters", "runs")
+    __slots__ = ("_ahead", "_decoding", "_partition", "_turns", "counters", "runs")
 
     def __init__(
         self, partition: Partition, kv: KeyValueTablet, runs: RunLoader, memory: NodeMemory, reads_max: int
     ) -> None:
         self._partition = partition
-        self._kv = kv
         self.runs = runs
         self._ahead = ReadAhead(partition, kv, runs, memory)
         self._decoding = memory.decoding
@@ -102,7 +102,7 @@ class Reader:
                     raise
                 break
             if run is None:
-                break
+                return found if size else None
             stop, stop_offset = self.runs.bounds(run, end_offset)
             part = run.read(following, bytes_max - size, one_at_least and not size, stop, stop_offset)
             found = part if found is None else found.followed_by(part)
@@ -133,17 +133,30 @@ class Reader:
             batches = self._gather(query, held)
             if batches is not None:
                 return batches
+            query = query._replace(offset=self._behind_gap(query, held))
             try:
                 held |= await self.runs.load(query.offset, query.bytes_max)
             except BlobCorrupt as damage:
                 batches = await self._read_around(query, damage)
-                if batches is not None:
+                if batches is not None and (batches.size or batches.next_offset >= query.end_offset):
                     return batches
+                if batches is not None:
+                    query = query._replace(offset=batches.next_offset)
             except (KeyMissing, BlobMissing):
                 continue
             except ShardLost:
                 break
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition's store was lost")
+
+    def _behind_gap(self, query: ReadQuery, held: dict[PageKey, Run]) -> int:
+        """Return where to load: behind the runs in memory that end in the gap which the query's offset is in."""
+        following = query.offset
+        while following < query.end_offset:
+            run = self.runs.find(following, held)
+            if run is None:
+                break
+            following = max(following + 1, self.runs.bounds(run, query.end_offset)[1])
+        return following
 
     async def _read_around(self, query: ReadQuery, damage: BlobCorrupt) -> Batches | None:
         """Serve the batches before a damaged page; CORRUPT_MESSAGE at the damage itself (design 7). None when it was
@@ -154,9 +167,9 @@ class Reader:
         self._check_range(query)
         if number == len(partition.bodies):
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(damage))
-        name = partition.bodies.key(partition.index, number)
+        name = partition.bodies.name(number)
         try:
-            return await read_around(self._kv, name, await self.runs.index(number), query)
+            return await read_around(partial(self.runs.read_bytes, name), await self.runs.index(number), query)
         except (KeyMissing, BlobMissing):
             return None
 

@@ -1,15 +1,17 @@
 """The run of batches that holds an offset: the head's, or a page of a body, from the node's cache or read from the KV
 tablet. A page is read once at a time, however many wait for it.
 
-A body that vanishes under a read was deleted from the front: KeyMissing or BlobMissing.
+A body that vanishes under a read was deleted from the front, or replaced: KeyMissing or BlobMissing. Its key may be
+that of its replacement then, so the name is looked at before each read of the key.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from pqbroker.pq.log.batch_run import Run
-from pqbroker.pq.log.body import BODY_PAGE_BYTES, TAIL_BYTES, BodyIndex, decode_index, index_bytes
+from pqbroker.pq.log.body import BODY_PAGE_BYTES, TAIL_BYTES, BodyIndex, BodyName, decode_index, index_bytes
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.reading.cache import INDEX_PAGE, BlobCache, PageKey
 from pqbroker.pq.reading.damaged_body import rebuild_index
@@ -54,14 +56,14 @@ class RunLoader:
         if not ends or ends[-1] <= offset:
             head = partition.head
             return head.run if offset >= head.warm_offset(partition.end_offset) else None
-        body_offset = bodies.offsets[bodies.find(offset)]
-        index = self._cache.get((self._number, body_offset, INDEX_PAGE))
+        number = bodies.find(offset)
+        body_offset, version = bodies.offsets[number], bodies.versions[number]
+        index = self._cache.get((self._number, body_offset, INDEX_PAGE, version))
         if not isinstance(index, BodyIndex):
-            wanted = max(offset, body_offset)  # in the gap before a body
-            return next((run for run in held.values() if run.offsets[0] <= wanted < run.end_offset), None)
+            return _held_run(held, (self._number, body_offset, version), max(offset, body_offset))
         if offset >= index.end_offset:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {offset} is damaged")
-        key = (self._number, body_offset, index.page_of(offset))
+        key = (self._number, body_offset, index.page_of(offset), version)
         run = held.get(key) or self._cache.get(key)
         return run if isinstance(run, Run) else None
 
@@ -91,58 +93,73 @@ class RunLoader:
         if number == len(bodies):
             await self._load_head()
             return {}
-        body_offset = bodies.offsets[number]
+        name = bodies.name(number)
         index = await self.index(number)
         first = last = index.page_of(offset)
         wanted = min(bytes_max, PARTITION_READ_BYTES_MAX)
         start = index.positions[max(index.entry_of(offset), index.pages[first])]
         while last + 1 < len(index.pages) and index.positions[index.pages[last + 1]] - start < wanted:
             last += 1
-        return await self.load_pages(body_offset, index, range(first, last + 1))
+        return await self.load_pages(name, index, range(first, last + 1))
 
-    async def load_pages(self, body_offset: int, index: BodyIndex, pages: Sequence[int]) -> dict[PageKey, Run]:
-        """Read those pages of a body together that are not cached; what somebody reads already is waited for."""
-        pages = [page for page in pages if (self._number, body_offset, page) not in self._cache]
-        missing = [page for page in pages if (self._number, body_offset, page) not in self._loading]
-        tasks = {self._loading[self._number, body_offset, page] for page in pages if page not in missing}
+    async def load_pages(self, name: BodyName, index: BodyIndex, pages: Sequence[int]) -> dict[PageKey, Run]:
+        """Pages of a body: those that are not cached are read together; what somebody reads already is waited for."""
+        loaded: dict[PageKey, Run] = {}
+        for page in pages:
+            key = self._page_key(name, page)
+            if key in self._cache and isinstance(run := self._cache.get(key), Run):
+                loaded[key] = run  # the index may not be kept, without which nobody finds it in the cache
+        pages = [page for page in pages if self._page_key(name, page) not in loaded]
+        missing = [page for page in pages if self._page_key(name, page) not in self._loading]
+        tasks = {self._loading[self._page_key(name, page)] for page in pages if page not in missing}
         if missing:
-            task = asyncio.get_running_loop().create_task(self._read_pages(body_offset, index, missing))
+            task = asyncio.get_running_loop().create_task(self._read_pages(name, index, missing))
             task.add_done_callback(_retrieve)
-            keys = [(self._number, body_offset, page) for page in missing]
+            keys = [self._page_key(name, page) for page in missing]
             self._loading.update(dict.fromkeys(keys, task))
             tasks.add(task)
-        loaded: dict[PageKey, Run] = {}
         for task in tasks:
             loaded |= await asyncio.shield(task)
         return loaded
 
     async def index(self, number: int) -> BodyIndex:
-        """The sparse index of a body, read once and cached; rebuilt from the batches when it is damaged."""
+        """The sparse index of a body as it is now, read once and cached; rebuilt from the batches when it is damaged.
+        KeyMissing, BlobMissing when it is deleted or replaced meanwhile."""
         bodies = self._partition.bodies
-        key: PageKey = (self._number, bodies.offsets[number], INDEX_PAGE)
+        name = bodies.name(number)
+        key = self._page_key(name, INDEX_PAGE)
         found = self._cache.get(key)
         if isinstance(found, BodyIndex):
             return found
-        name, size, end = bodies.key(self._partition.index, number), bodies.sizes[number], bodies.ends[number]
+        size, end = bodies.sizes[number], bodies.ends[number]
         index = await self._read_index(name, size)
         if index is None:
-            _log.error("the index of %s in partition %d is damaged: rebuilt", name.decode(), self._partition.index)
-            index = await rebuild_index(self._kv, name, end)
+            text = "the index of the body at offset %d in partition %d is damaged: rebuilt"
+            _log.error(text, name.offset, self._partition.index)
+            index = await rebuild_index(partial(self.read_bytes, name), (name.offset, end))
             pages = size // BODY_PAGE_BYTES + 1  # cut where the index before had its pages
-            self._cache.forget(self._number, key[1], pages)
+            self._cache.forget(self._number, name, pages)
         self._cache.put(key, index, asyncio.get_running_loop().time())
-        number = bodies.find(key[1])
-        if number < len(bodies) and bodies.offsets[number] == key[1]:
-            bodies.stamps[number] = index.max_timestamp
+        still = bodies.number_of(name)
+        if still is not None:
+            bodies.stamps[still] = index.max_timestamp
         return index
 
-    async def _read_pages(self, body_offset: int, index: BodyIndex, pages: Sequence[int]) -> dict[PageKey, Run]:
+    async def read_bytes(self, name: BodyName, position: int, size: int) -> memoryview:
+        """Bytes of a body, joined. KeyMissing, BlobMissing, BlobCorrupt."""
+        buffers = (await self._kv.read([(self.key_of(name), position, size)]))[0]
+        return memoryview(buffers[0] if len(buffers) == 1 else b"".join(buffers))
+
+    def _page_key(self, name: BodyName, page: int) -> PageKey:
+        return self._number, name.offset, page, name.version
+
+    async def _read_pages(self, name: BodyName, index: BodyIndex, pages: Sequence[int]) -> dict[PageKey, Run]:
         try:
-            name = self.key_of(body_offset)
+            body_key = self.key_of(name)
             spans = [index.span(*index.page_entries(page)) for page in pages]
-            data = await self._kv.read([(name, position, size) for position, size, _ in spans])
+            data = await self._kv.read([(body_key, position, size) for position, size, _ in spans])
             loaded = {
-                (self._number, body_offset, page): index.run(buffers, *index.page_entries(page))
+                self._page_key(name, page): index.run(buffers, *index.page_entries(page))
                 for page, buffers in zip(pages, data, strict=True)
             }
             now_s = asyncio.get_running_loop().time()
@@ -151,30 +168,38 @@ class RunLoader:
             return loaded
         finally:
             for page in pages:
-                self._loading.pop((self._number, body_offset, page), None)
+                self._loading.pop(self._page_key(name, page), None)
 
-    def key_of(self, body_offset: int) -> bytes:
-        """The key of the body that begins at an offset; KeyMissing when it was deleted."""
+    def key_of(self, name: BodyName) -> bytes:
+        """The key of a body, for a read that begins in this turn of the loop; KeyMissing when it was deleted or
+        replaced."""
         bodies = self._partition.bodies
-        number = bodies.find(body_offset)
-        if number == len(bodies) or bodies.offsets[number] != body_offset:
+        number = bodies.number_of(name)
+        if number is None:
             raise KeyMissing(b"")
         return bodies.key(self._partition.index, number)
 
-    async def _read_index(self, name: bytes, size: int) -> BodyIndex | None:
+    async def _read_index(self, name: BodyName, size: int) -> BodyIndex | None:
         tail_bytes = min(TAIL_BYTES, size)
         try:
-            tail = await self._tail(name, size, tail_bytes)
+            tail = await self.read_bytes(name, size - tail_bytes, tail_bytes)
             wanted = index_bytes(tail)
             if wanted is not None and tail_bytes < wanted <= size:
-                tail = await self._tail(name, size, wanted)
+                tail = await self.read_bytes(name, size - wanted, wanted)
         except BlobCorrupt as damage:
             _log.error("%s", damage)
             return None
         return decode_index(tail)
 
-    async def _tail(self, name: bytes, size: int, count: int) -> bytes:
-        return b"".join((await self._kv.read([(name, size - count, count)]))[0])
+
+def _held_run(held: dict[PageKey, Run], body: tuple[int, int, int], offset: int) -> Run | None:
+    """The page of a body (partition, offset, version) that holds an offset, or the gap that it is in; `offset`: at or
+    behind the body's."""
+    for (partition, body_offset, page, version), run in held.items():
+        is_of_body = (partition, body_offset, version) == body
+        if is_of_body and offset < run.end_offset and (run.offsets[0] <= offset or not page):
+            return run
+    return None
 
 
 def _retrieve(task: "asyncio.Task[dict[PageKey, Run]]") -> None:

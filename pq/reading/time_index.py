@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pqbroker.pq.log.batch_run import Run
-from pqbroker.protocol.records import decode_times, read_header
+from pqbroker.protocol.records import BatchHeader, decode_times, read_header
 from pqbroker.storage.engine import Buffer
 
 
@@ -36,7 +36,7 @@ def batches_from(run: Run, stop: int, timestamp: int, first_offset: int) -> Iter
 def first_record(batch: Buffer, timestamp: int, first_offset: int) -> TimedOffset | None:
     """The first record of the batch at or after both; decompresses it."""
     header = read_header(batch)
-    if header.is_log_append_time:
+    if header.is_log_append_time and _is_whole(header):
         return TimedOffset(max(header.base_offset, first_offset), header.max_timestamp, header.partition_leader_epoch)
     for offset, found_ms in decode_times(batch):
         if found_ms >= timestamp and offset >= first_offset:
@@ -47,10 +47,15 @@ def first_record(batch: Buffer, timestamp: int, first_offset: int) -> TimedOffse
 def latest_record(batch: Buffer, first_offset: int) -> TimedOffset | None:
     """The record with the largest timestamp at or after `first_offset`, the first of equals; decompresses the batch."""
     header = read_header(batch)
-    if header.is_log_append_time:
+    if header.is_log_append_time and _is_whole(header):
         return TimedOffset(max(header.base_offset, first_offset), header.max_timestamp, header.partition_leader_epoch)
     found: TimedOffset | None = None
     for offset, found_ms in decode_times(batch):
         if offset >= first_offset and (found is None or found_ms > found.timestamp):
             found = TimedOffset(offset, found_ms, header.partition_leader_epoch)
     return found
+
+
+def _is_whole(header: BatchHeader) -> bool:
+    """Return True if the batch has a record at each of its offsets; a cleaner may have taken some or all out."""
+    return header.record_count == header.last_offset_delta + 1

@@ -1,7 +1,8 @@
 """Searches a partition for timestamps, up to where its reader's view ends: bodies by the bounds in their indexes, then
 pages, then one batch decoded in a thread.
 
-Nothing is held over an await but offsets: bodies may go from the front meanwhile, and a deleted topic's all at once.
+Nothing is held over an await but offsets: bodies may go from the front meanwhile or be replaced, and a deleted topic's
+go all at once.
 """
 
 from functools import partial
@@ -30,10 +31,11 @@ class TimeSearch:
         offset = self._partition.start_offset
         while offset < self._end_offset:
             offset = max(offset, self._partition.start_offset)
+            revision = self._partition.bodies.revision
             try:
                 found, offset = await self._look(timestamp, offset)
             except (KeyMissing, BlobMissing):
-                if offset >= self._partition.start_offset:
+                if offset >= self._partition.start_offset and revision == self._partition.bodies.revision:
                     raise
             else:
                 if found is not None:
@@ -46,6 +48,7 @@ class TimeSearch:
         offset = self._partition.start_offset
         while offset < self._end_offset:
             offset = max(offset, self._partition.start_offset)
+            revision = self._partition.bodies.revision
             try:
                 if best is None or await self._bound(offset) > best.timestamp:
                     run = await self._run_at(offset)
@@ -54,7 +57,7 @@ class TimeSearch:
                 else:
                     offset = self._behind_blob(offset)
             except (KeyMissing, BlobMissing):
-                if offset >= self._partition.start_offset:
+                if offset >= self._partition.start_offset and revision == self._partition.bodies.revision:
                     raise
         return best
 

@@ -3,7 +3,7 @@
 Writing is in writer.py, reading in reader.py, deleting in partition_retention.py; partition.py decides.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from functools import partial
 
 from pqbroker.pq.log.batch_admission import why_closed
@@ -12,6 +12,7 @@ from pqbroker.pq.log.blob_cycles import plan_batch_at, plan_close
 from pqbroker.pq.log.consumers import Consumers
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.partition_settings import Closed, PartitionSettings, TabletClosed
+from pqbroker.pq.log.replacing_cycles import NewBody, plan_replacing
 from pqbroker.pq.log.row_facts import Weighed
 from pqbroker.pq.log.write_cycle import Cycle, Written
 from pqbroker.pq.quota import write_quota
@@ -94,6 +95,12 @@ class PartitionServer:
         return self.state.size_bytes
 
     @property
+    def revision(self) -> str:
+        """Return what changes whenever rows that were read before may be gone amid those that stay: bodies were
+        replaced, or the tablet began again, which does not know of earlier replacements."""
+        return f"{self.writer.number}.{self.state.bodies.revision}"
+
+    @property
     def storage(self) -> TabletStorage:
         """Return the storage of the tablet's instance."""
         return self._kv.storage
@@ -152,6 +159,23 @@ class PartitionServer:
         if isinstance(written, KafkaError):
             raise written
         return written
+
+    async def replace_bodies(self, made: Sequence[NewBody]) -> bool:
+        """Have bodies take the place of others, all together; durable when this returns True.
+
+        False, and nothing is done: one of the others was deleted or replaced meanwhile, or nothing may be deleted, as
+        in a salvaged cell or of a tablet that is frozen or unmounted. KafkaError as `flush`.
+        """
+        planned: list[bool] = []
+
+        def plan() -> Cycle:
+            may_delete = not self.is_held and self.index not in self.state.settings.closed
+            cycle = plan_replacing(self.state, made if may_delete else (), self._clock())
+            planned.append(not cycle.is_empty)
+            return cycle
+
+        await self.writer.perform(plan)
+        return planned == [True]
 
     def flush(self) -> Outcome[None]:
         """Have all that was written before the call lie in the body (D.2); durable when it is done."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from pqbroker.pq.log.batch_run import Batches
-from pqbroker.pq.log.body import BodyIndex
+from pqbroker.pq.log.body import BodyIndex, BodyName
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.reading.query import ReadQuery
 from pqbroker.pq.reading.reader import Reader
@@ -53,11 +53,12 @@ class Stretch(NamedTuple):
 
 
 class _InBody(NamedTuple):
-    """The place of a stretch in a body: the value's key, position and size, and what is known of its batches."""
+    """The place of a stretch in a body: position and size, and what is known of its batches."""
 
-    where: tuple[bytes, int, int]
+    body: BodyName
+    position: int
+    size: int
     bounds: tuple[int, int]
-    body_offset: int
 
 
 class StretchReader:
@@ -89,33 +90,37 @@ class StretchReader:
                 if found:
                     break
                 return [await self._read_head(query, offset)]
-            body_offset = bodies.offsets[number]
-            if body_offset >= query.end_offset:
+            name = bodies.name(number)
+            if name.offset >= query.end_offset:
                 break
             index = await self._reader.runs.index(number)
             first = _first_entry(index, offset, query.timestamp_min)
             if first < len(index.positions):
                 position, size, offset = index.span(first, _last_entry(index, first, query))
-                where = (self._reader.runs.key_of(body_offset), position, size)
-                found.append(_InBody(where, (index.offsets[first], offset), body_offset))
+                found.append(_InBody(name, position, size, (index.offsets[first], offset)))
             else:
                 offset = index.end_offset
         return await self._read_bodies(query, found) if found else [Stretch((), query.end_offset, HEAD)]
 
     async def _read_bodies(self, query: StretchQuery, asked: Sequence[_InBody]) -> list[Stretch]:
         """Return the stretches that lie in files; or the first one, whose bytes are in memory then."""
-        located = await self._kv.verify([each.where for each in asked], by_reader=not query.is_verified)
+        located = await self._kv.verify([self._where(each) for each in asked], by_reader=not query.is_verified)
         found: list[Stretch] = []
-        for (where, bounds, body_offset), at in zip(asked, located, strict=True):
+        for each, at in zip(asked, located, strict=True):
+            bounds, blob = each.bounds, each.body.offset
             pieces: Sequence[Buffer | FileRange] | None = at
             if pieces is None or not all(isinstance(piece, FileRange) for piece in pieces):
                 if found:
                     break
                 if pieces is None:
-                    (pieces,) = await self._kv.read([where])
-                return [Stretch(pieces, min(bounds[1], query.end_offset), body_offset, bounds)]
-            found.append(Stretch(pieces, min(bounds[1], query.end_offset), body_offset, bounds))
+                    (pieces,) = await self._kv.read([self._where(each)])
+                return [Stretch(pieces, min(bounds[1], query.end_offset), blob, bounds)]
+            found.append(Stretch(pieces, min(bounds[1], query.end_offset), blob, bounds))
         return found
+
+    def _where(self, each: _InBody) -> tuple[bytes, int, int]:
+        """Key, position and size for a read that begins in this turn of the loop; KeyMissing."""
+        return self._reader.runs.key_of(each.body), each.position, each.size
 
     async def _read_head(self, query: StretchQuery, offset: int) -> Stretch:
         """A reader's view never ends within a batch, and this one's may: what lies behind it comes along."""

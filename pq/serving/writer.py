@@ -16,7 +16,7 @@ from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.row_facts import Weighed
 from pqbroker.pq.log.write_cycle import Cycle
 from pqbroker.pq.quota import PAUSE_MS_MAX
-from pqbroker.pq.reading.body_pages import forget_bodies, keep_body
+from pqbroker.pq.reading.body_pages import forget_bodies, forget_replaced, keep_body
 from pqbroker.pq.reading.cache import NodeMemory
 from pqbroker.pq.reading.head_loading import HeadLoader
 from pqbroker.pq.serving import writer_states as states
@@ -337,6 +337,8 @@ class Writer:
         cache = self._memory.cache
         for body in cycle.bodies:
             keep_body(cache, self.number, body, partition.head.run, self._loop.time())
+        if cycle.replaced:
+            forget_replaced(cache, self.number, partition.bodies, cycle.replaced)
         if cycle.start_offset > partition.start_offset:
             forget_bodies(cache, self.number, partition.bodies, partition.bodies.find(cycle.start_offset))
         partition.apply(cycle)

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pqbroker.pq.log.body import BodyName
 from pqbroker.pq.reading.cache import BlobCache
 from tests.pq.rig import MIB, Node, batch, read_all, write
 
@@ -19,32 +20,32 @@ class Page:
 def test_the_least_recently_used_page_goes_first() -> None:
     cache = BlobCache(20)
     for number in range(2):
-        cache.put((1, 0, number), Page(10), 0)
-    cache.get((1, 0, 0))
-    cache.put((1, 0, 2), Page(10), 0)
-    assert [(1, 0, number) in cache for number in range(3)] == [True, False, True]
+        cache.put((1, 0, number, 0), Page(10), 0)
+    cache.get((1, 0, 0, 0))
+    cache.put((1, 0, 2, 0), Page(10), 0)
+    assert [(1, 0, number, 0) in cache for number in range(3)] == [True, False, True]
 
 
 @pytest.mark.spec("A.10", "G.2", "G.8")
 def test_evictions_tell_who_was_used_and_how_long_each_was_kept() -> None:
     cache = BlobCache(20)
-    cache.put((1, 0, 0), Page(10), 100.0)
-    cache.put((1, 0, 1), Page(10), 101.0)
-    cache.get((1, 0, 0))
-    cache.put((1, 0, 2), Page(20), 107.5)
+    cache.put((1, 0, 0, 0), Page(10), 100.0)
+    cache.put((1, 0, 1, 0), Page(10), 101.0)
+    cache.get((1, 0, 0, 0))
+    cache.put((1, 0, 2, 0), Page(20), 107.5)
     assert (cache.evictions, cache.unused_evictions, cache.kept_seconds) == (2, 1, 14.0)
-    cache.get((1, 0, 9))
-    cache.put((1, 0, 3), Page(1), 110.0)
+    cache.get((1, 0, 9, 0))
+    cache.put((1, 0, 3, 0), Page(1), 110.0)
     assert (cache.evictions, cache.unused_evictions, cache.kept_seconds) == (3, 2, 16.5)
 
 
 def test_a_page_that_is_there_stays_with_its_age_and_one_that_is_deleted_is_not_evicted() -> None:
     cache = BlobCache(10)
-    cache.put((1, 0, 0), Page(10), 1.0)
-    cache.put((1, 0, 0), Page(10), 5.0)
-    cache.put((1, 7, 0), Page(10), 9.0)
+    cache.put((1, 0, 0, 0), Page(10), 1.0)
+    cache.put((1, 0, 0, 0), Page(10), 5.0)
+    cache.put((1, 7, 0, 0), Page(10), 9.0)
     assert cache.kept_seconds == 8.0
-    cache.forget(1, 7, 1)
+    cache.forget(1, BodyName(7, 0), 1)
     assert (cache.size, cache.evictions) == (0, 1)
 
 
@@ -55,10 +56,10 @@ def test_sizes_add_up_and_stay_below_the_limit(calls: list[tuple[int, int, bool]
     for number, size, is_put in calls:
         if is_put:
             kept.setdefault(number, size)
-            cache.put((1, 0, number), Page(size), 0)
+            cache.put((1, 0, number, 0), Page(size), 0)
         else:
-            cache.get((1, 0, number))
-        kept = {one: held for one, held in kept.items() if (1, 0, one) in cache}
+            cache.get((1, 0, number, 0))
+        kept = {one: held for one, held in kept.items() if (1, 0, one, 0) in cache}
         assert cache.size == sum(kept.values()) <= 60
         assert len(cache) == len(kept)
     assert cache.unused_evictions <= cache.evictions

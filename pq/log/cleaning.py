@@ -1,0 +1,193 @@
+"""Rules of the cleaner of compacted topics, pure: which records of adjacent bodies stay (semantics G.3, KIP-534).
+
+Of each key the last record below a bound stays, and what is at the bound or behind it. Batches keep base offset, last
+offset and producer; records keep their offsets. The last offset of the bodies stays in a batch, without records if need
+be. Control batches stay as they are; so do records without a key, which a topic may have from before it was compacted;
+so does a batch that is damaged or unpacks over the limit: it is named.
+
+A tombstone hides older records of its key from a reader who has seen them. Its batch gets a delete horizon in the first
+cleaning after which no such record is left before it, and it goes in the first one after its horizon: records before it
+never come back. Kafka sets horizons at the first cleaning that reaches a tombstone, which there begins at the start of
+the log: the same. Here a cleaning may begin anywhere: its caller says whether all before was cleaned by the same keys.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+from pqbroker.protocol.cleaned_batches import (
+    PlacedRecord,
+    PlacedRecords,
+    batch_of,
+    delete_horizon,
+    empty_batch,
+    place_records,
+)
+from pqbroker.protocol.errors import KafkaError
+from pqbroker.protocol.records import BatchHeader, read_header
+from pqbroker.storage.engine import Buffer
+
+DIGEST_BYTES = 16
+"""Shorter keys stand for themselves, so that they equal no digest."""
+
+Digest = Callable[[bytes], bytes]
+
+
+def key_digest(key: bytes) -> bytes:
+    """Return what stands for a key in memory: equal for equal keys, and for no other two in 2^64 of them, about."""
+    return key if len(key) < DIGEST_BYTES else blake2b(key, digest_size=DIGEST_BYTES).digest()
+
+
+class LastOffsets:
+    """The last offset of each key in the batches that were looked at: at most `keys_max` keys."""
+
+    __slots__ = ("_digest", "_offsets", "keys_max")
+
+    def __init__(self, keys_max: int, digest: Digest = key_digest) -> None:
+        self.keys_max = keys_max
+        self._digest = digest
+        self._offsets: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def take(self, records: Iterable[PlacedRecord]) -> bool:
+        """Look at the records of one batch. False: they may have more keys than there is room for, so none is taken.
+
+        Batches come in the order of their offsets. A cleaning ends before the first one that is not taken.
+        """
+        keys = [(self._digest(record.key), record.offset) for record in records if record.key is not None]
+        if len(self._offsets) + len(keys) > self.keys_max and not self._fits(keys):
+            return False
+        self._offsets.update(keys)
+        return True
+
+    def last(self, key: bytes) -> int:
+        """The last offset of the key; -1 if it was not seen."""
+        return self._offsets.get(self._digest(key), -1)
+
+    def _fits(self, keys: Sequence[tuple[bytes, int]]) -> bool:
+        new = {key for key, _ in keys if key not in self._offsets}
+        return len(self._offsets) + len(new) <= self.keys_max
+
+
+class CleaningRules(NamedTuple):
+    """One cleaning's rules. `bound`: batches that reach it, or lie behind it, stay as they are."""
+
+    last: LastOffsets
+    """The keys of all batches from where the cleaning began to look up to the bound."""
+    bound: int
+    now_ms: int
+    delete_retention_ms: int
+    unpacked_bytes_max: int
+
+
+class CleanedBodies(NamedTuple):
+    """Batches that a cleaning leaves of adjacent bodies, and what it found there."""
+
+    batches: Sequence[Buffer]
+    is_clean: bool
+    """True if here and before everything was cleaned by the same keys: nothing that a tombstone behind hides is
+    left."""
+    records: int
+    records_gone: int
+    tombstones_gone: int
+    keyless: int
+    """Records without a key: they stay for ever."""
+    unread: Sequence[int]
+    """Base offsets of batches that stay because they are damaged or too large."""
+    due_ms: int | None
+    """Time when the first tombstone that is left may go; None: none waits for its time alone."""
+
+
+def clean(
+    batches: Sequence[memoryview], end: int, rules: CleaningRules, *, is_clean_before: bool
+) -> CleanedBodies:
+    """Clean the batches of adjacent bodies that end at the offset `end`.
+
+    `is_clean_before`: all batches before were cleaned by the same keys, or there are none.
+    """
+    cleaning = _Cleaning(rules, end, is_clean_before)
+    for batch in batches:
+        cleaning.take(batch)
+    return cleaning.finish(batches[-1])
+
+
+class _Cleaning:
+    """The cleaning of adjacent bodies while it goes through their batches."""
+
+    __slots__ = ("_due_ms", "_end", "_gone", "_is_clean", "_keyless", "_left", "_records", "_rules", "_tombstones_gone",
+                 "_unread")  # fmt: skip
+
+    def __init__(self, rules: CleaningRules, end: int, is_clean: bool) -> None:
+        self._rules = rules
+        self._end = end
+        self._is_clean = is_clean
+        self._left: list[Buffer] = []
+        self._unread: list[int] = []
+        self._records = self._gone = self._tombstones_gone = self._keyless = 0
+        self._due_ms: int | None = None
+
+    def take(self, batch: memoryview) -> None:
+        """Take the next batch."""
+        header = read_header(batch)
+        if header.is_control:
+            self._left.append(batch)
+            return
+        if header.last_offset >= self._rules.bound:
+            self._left.append(batch)
+            self._is_clean = False
+            return
+        try:
+            placed = place_records(batch, self._rules.unpacked_bytes_max)
+        except KafkaError:
+            self._left.append(batch)
+            self._unread.append(header.base_offset)
+            self._is_clean = False
+            return
+        self._take_placed(batch, placed)
+
+    def finish(self, last: memoryview) -> CleanedBodies:
+        """Return what is left; `last`: the last of the batches."""
+        header = read_header(last)
+        reached = read_header(self._left[-1]).last_offset if self._left else -1
+        if reached < self._end - 1:
+            base = header.base_offset if header.last_offset == self._end - 1 else self._end - 1
+            self._left.append(empty_batch(header, base, self._end - 1))
+        return CleanedBodies(
+            self._left, self._is_clean, self._records, self._gone, self._tombstones_gone, self._keyless, self._unread,
+            self._due_ms,
+        )  # fmt: skip
+
+    def _take_placed(self, batch: memoryview, placed: PlacedRecords) -> None:
+        kept = [record for record in placed.records if self._stays(record, placed.header)]
+        self._records += len(placed.records)
+        self._gone += len(placed.records) - len(kept)
+        if not kept:
+            return
+        horizon = delete_horizon(placed.header)
+        new = None
+        tombstones = [record for record in kept if record.is_tombstone and record.key is not None]
+        if tombstones and horizon is None and self._is_clean and self._are_known(tombstones):
+            horizon = new = self._rules.now_ms + self._rules.delete_retention_ms
+        if tombstones and horizon is not None:
+            self._due_ms = horizon if self._due_ms is None else min(self._due_ms, horizon)
+        unchanged = new is None and len(kept) == len(placed.records)
+        self._left.append(batch if unchanged else batch_of(placed, kept, new))
+
+    def _stays(self, record: PlacedRecord, header: BatchHeader) -> bool:
+        if record.key is None:
+            self._keyless += 1
+            return True
+        if self._rules.last.last(record.key) > record.offset:
+            return False
+        horizon = delete_horizon(header)
+        if record.is_tombstone and horizon is not None and horizon <= self._rules.now_ms:
+            self._tombstones_gone += 1
+            return False
+        return True
+
+    def _are_known(self, tombstones: Sequence[PlacedRecord]) -> bool:
+        """Return True if the cleaning took out what these tombstones hide: their keys are among its keys."""
+        last = self._rules.last
+        return all(record.key is not None and last.last(record.key) == record.offset for record in tombstones)

@@ -1,0 +1,115 @@
+"""Choice of what a cleaner of compacted topics works on, pure: whether a log is due, up to where, and its windows, runs
+of adjacent bodies that become one each (semantics C.5, G.3)."""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from pqbroker.pq.log.body import Bodies
+from pqbroker.pq.log.keys import COUNT_MAX
+
+
+class Dirt(Enum):
+    """A reason to clean a log, or not to."""
+
+    FORCED = "forced"
+    LATE = "late"
+    DIRTY = "dirty"
+    CLEAN = "clean"
+    BELOW_RATIO = "below_ratio"
+    YOUNG = "young"
+
+
+class CleaningLimits(NamedTuple):
+    """Settings of a topic, as Kafka has them: times in milliseconds."""
+
+    dirty_ratio_min: float
+    lag_ms_min: int
+    lag_ms_max: int
+
+
+class Due(NamedTuple):
+    """A log's need of a cleaning now. `bound`: the oldest `body_count` bodies, which end before it, may be cleaned."""
+
+    reason: Dirt
+    bound: int
+    body_count: int
+    dirty_bytes: int
+    """Bytes of those that no cleaning has reached."""
+    bytes: int
+
+    @property
+    def is_due(self) -> bool:
+        return self.reason in (Dirt.FORCED, Dirt.LATE, Dirt.DIRTY)
+
+    @property
+    def dirty_ratio(self) -> float:
+        return self.dirty_bytes / self.bytes if self.bytes else 0.0
+
+
+class WindowLimits(NamedTuple):
+    """Limits of a window by C.5: bytes up to which bodies are taken together whatever their sizes, the most that a body
+    may be larger than those before it, bodies and bytes of a window."""
+
+    base_bytes: int = 16 << 20
+    ratio: float = 2.0
+    count_max: int = 100
+    bytes_max: int = 64 << 20
+
+
+class Window(NamedTuple):
+    """The bodies of the numbers [first, last)."""
+
+    first: int
+    last: int
+
+
+def when_due(
+    bodies: Bodies, cleaned_to: int, stable_end: int, limits: CleaningLimits, now_ms: int, *, is_forced: bool = False
+) -> Due:
+    """Decide whether the bodies below the last stable offset `stable_end` are to be cleaned now; those before
+    `cleaned_to` were, by what there was then.
+
+    A body younger than min.compaction.lag.ms ends what may be cleaned. The ratio has to be above
+    min.cleanable.dirty.ratio, as in Kafka.
+    """
+    count = 0
+    old_ms = now_ms - limits.lag_ms_min
+    while count < len(bodies) and bodies.ends[count] <= stable_end and bodies.created[count] <= old_ms:
+        count += 1
+    bound = bodies.ends[count - 1] if count else 0
+    first = min(bodies.find(cleaned_to), count)
+    found = Due(Dirt.CLEAN, bound, count, sum(bodies.sizes[first:count]), sum(bodies.sizes[:count]))
+    if is_forced and count:
+        return found._replace(reason=Dirt.FORCED)
+    if first == count:
+        is_young = count < len(bodies) and bodies.ends[count] <= stable_end
+        return found._replace(reason=Dirt.YOUNG) if is_young else found
+    if bodies.created[first] + limits.lag_ms_max <= now_ms:
+        return found._replace(reason=Dirt.LATE)
+    return found._replace(reason=Dirt.DIRTY if found.dirty_ratio > limits.dirty_ratio_min else Dirt.BELOW_RATIO)
+
+
+def windows(bodies: Bodies, count: int, limits: WindowLimits) -> list[Window]:
+    """The windows of the oldest `count` bodies, oldest first: each body is in one, alone if need be."""
+    found: list[Window] = []
+    first = 0
+    while first < count:
+        last = min(extend(bodies.sizes[first:count], limits) + first, count)
+        while last > first + 1 and bodies.ends[last - 1] - bodies.offsets[first] > COUNT_MAX:
+            last -= 1
+        found.append(Window(first, last))
+        first = last
+    return found
+
+
+def extend(sizes: Sequence[int], limits: WindowLimits) -> int:
+    """Return how many bodies at the front make one window (C.5): the first always; another one while the sum with it is
+    at most the base, or it is at most `ratio` times what is before it."""
+    total = 0
+    for number, size in enumerate(sizes[: limits.count_max]):
+        is_small = total + size <= limits.base_bytes or size <= limits.ratio * total
+        if number and not (is_small and total + size <= limits.bytes_max):
+            return number
+        total += size
+    return min(len(sizes), limits.count_max)

@@ -1,0 +1,85 @@
+"""Write cycles in which bodies take the place of others: of adjacent ones, with all their offsets (semantics G.3).
+
+One request deletes the old keys and writes the new one, which may be the key of an old body: a start sees the old
+bodies or the new one. Facts of rows stay where they are, since a body begins where one of the old ones did.
+"""
+
+from array import array
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pqbroker.pq.log.body import BODY_INDEX_GAP_BYTES, Bodies, BodyName, Columns, encode_index
+from pqbroker.pq.log.keys import COUNT_MAX, body_key, meta_key
+from pqbroker.pq.log.partition import Partition
+from pqbroker.pq.log.start_state import Meta
+from pqbroker.pq.log.write_cycle import Cycle, ReplacedBodies
+from pqbroker.protocol.records import read_header
+from pqbroker.storage.engine import Buffer
+from pqbroker.storage.kv.commands import DeleteRange, Write
+
+
+class NewBody(NamedTuple):
+    """Batches in the place of adjacent bodies, oldest first. `columns`: their index, as `index_of` makes it."""
+
+    replaced: Sequence[BodyName]
+    batches: Sequence[Buffer]
+    columns: Columns
+
+
+def index_of(batches: Sequence[Buffer]) -> Columns:
+    """The sparse index of batches end to end. It walks all headers: not on the loop."""
+    columns = positions, offsets, stamps = array("q"), array("q"), array("q")
+    position = 0
+    for batch in batches:
+        header = read_header(batch)
+        if not positions or position - positions[-1] >= BODY_INDEX_GAP_BYTES:
+            positions.append(position)
+            offsets.append(header.base_offset)
+            stamps.append(header.max_timestamp)
+        elif header.max_timestamp > stamps[-1]:
+            stamps[-1] = header.max_timestamp
+        position += header.size_bytes
+    return columns
+
+
+def plan_replacing(partition: Partition, made: Sequence[NewBody], now_ms: int) -> Cycle:
+    """Plan the replacing of bodies, all at once; an empty plan when one of them is not as it was named any more."""
+    assert not partition.is_writing
+    cycle = partition.no_change(now_ms)
+    spans = [_span(partition.bodies, body.replaced) for body in made]
+    if not made or None in spans:
+        return cycle
+    partition.is_writing = True
+    cycle.replaced = [
+        _place(partition, cycle, body, span) for body, span in zip(made, spans, strict=True) if span is not None
+    ]
+    # A later body is no sign that nothing was lost behind the end which it had: salvage asks the meta row.
+    epochs = list(partition.epochs.to_store())
+    cycle.store(meta_key(partition.index), Meta(partition.start_offset, partition.end_offset, epochs).encode())
+    return cycle
+
+
+def _span(bodies: Bodies, names: Sequence[BodyName]) -> tuple[int, int] | None:
+    """The numbers [first, last) of bodies; None when they are not there any more."""
+    first = bodies.number_of(names[0])
+    if first is None or first + len(names) > len(bodies):
+        return None
+    last = first + len(names)
+    return (first, last) if [bodies.name(number) for number in range(first, last)] == list(names) else None
+
+
+def _place(partition: Partition, cycle: Cycle, body: NewBody, span: tuple[int, int]) -> ReplacedBodies:
+    """Put the commands of one body into the cycle."""
+    bodies, (first, last) = partition.bodies, span
+    offset, end = bodies.offsets[first], bodies.ends[last - 1]
+    assert body.batches, "a body holds one batch at least"
+    assert end - offset <= COUNT_MAX, (offset, end)
+    size = sum(map(len, body.batches))
+    index = encode_index(body.columns, size, end)
+    size += len(index)
+    old = bodies.key(partition.index, first), bodies.key(partition.index, last - 1)
+    cycle.commands.append(DeleteRange(old[0], True, old[1], True))
+    key = body_key(partition.index, offset, end - offset)
+    created_ms = max(bodies.created[first:last])
+    cycle.commands.append(Write(key, [*body.batches, index], size, created_ms=created_ms))
+    return ReplacedBodies(body.replaced, size, max(body.columns[2]))
