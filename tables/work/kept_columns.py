@@ -1,4 +1,5 @@
-"""Columns that queries have made, kept for the next ones: rows of a log never change, so there is nothing to compare.
+"""Columns that queries have made, kept for the next ones: rows of a log never change, so there is nothing to compare
+but the tablet's revision, which changes when a cleaner takes rows out.
 
 A stretch of rows is kept whole, under what it is of (topic, schema, tablet) and where it begins; least recently used
 ones go first. What a query has used itself it does not push out: a scan of more than there is room for keeps its part.
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 TabletKey = tuple[str, str, int]
-"""A topic's id, its schema as text, a tablet."""
+"""A topic's id and the tablet's revision, the topic's schema as text, the tablet."""
 
 
 class Stretch(NamedTuple):

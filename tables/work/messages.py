@@ -6,8 +6,9 @@ Once it has a query the worker leads; the kinds of messages:
     broker  query     {query, format, explain, depth_max, memory_bytes_max, columns_bytes_max}
     worker  find      {topics: [name]}; answered by
     broker  found     {topics: {name: {id, bounds: [[start, end] of each partition], columns: its schema's, or null,
-                      unmounted: [tablet]}}}; of a sorted table {sorted: its schema, as below, pivots: the first key of
-                      each tablet, timestamp: what the query reads at, unmounted}
+                      unmounted: [tablet], revisions: [what changes when rows of a partition go]}}}; of a sorted table
+                      {sorted: its schema, as below, pivots: the first key of each tablet, timestamp: what the query
+                      reads at, unmounted}
     worker  read      {topic, partition, offset, end_offset, timestamp_min, facts: whether they are wanted,
                       commits: [least, greatest] timestamp of rows' commits, or null; is_verified: whether files are to
                       be read first}; answered by

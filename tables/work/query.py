@@ -21,7 +21,7 @@ from pqbroker.tables.work.parsing import Named, Parsed, parse
 from pqbroker.tables.work.ranges import Range
 from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.results import WRITERS, send_pieces
-from pqbroker.tables.work.scanning import Tally, TopicScan, scan
+from pqbroker.tables.work.scanning import Origin, Tally, TopicScan, scan
 from pqbroker.tables.work.sorted.table_scan import SortedTableScan
 from pqbroker.tables.work.views import view_of
 from pqbroker.tables.work.watching import Watch
@@ -138,7 +138,8 @@ def _wanted_of_topic(named: Named, found: Found) -> TopicScan:
     elif named.commits.least > 0 and not view.is_typed(TIMESTAMP):  # it is the greatest time that the batch names
         times = times.within(Range(milliseconds_of(named.commits.least)))
     columns = view.columns(named.used, has_star=named.has_star)
-    return TopicScan(named.topic, spans, columns, times.least, view, found["id"], commits)
+    origin = Origin(found["id"], found.get("revisions", ()))
+    return TopicScan(named.topic, spans, columns, times.least, view, origin, commits)
 
 
 def _rows(named: Named, wanted: Scan, rows: Iterator[Any]) -> Any:

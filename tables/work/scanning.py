@@ -23,6 +23,13 @@ ALL_TIMES = -(1 << 63)
 """The `timestamp_min` that leaves out no row."""
 
 
+class Origin(NamedTuple):
+    """The topic's id, and what tells of each tablet whether rows of it that were kept are still all there."""
+
+    topic_id: str = ""
+    revisions: Sequence[str] = ()
+
+
 class TopicScan(NamedTuple):
     """The part of a topic that a query reads. `timestamp_min`: rows before it may be left out. `commits`: so may those
     whose `$timestamp` is none of these, from least to greatest."""
@@ -32,7 +39,7 @@ class TopicScan(NamedTuple):
     columns: Sequence[str]
     timestamp_min: int
     view: View = RAW_VIEW
-    topic_id: str = ""
+    origin: Origin = Origin()
     commits: tuple[int, int] | None = None
 
     @property
@@ -127,7 +134,9 @@ def _is_left_out(found: Any, commits: tuple[int, int] | None) -> bool:
 
 def _stretch(stretches: _Stretches, wanted: TopicScan, span: RowRange, tally: Tally, kept: KeptColumns) -> Stretch:
     """Rows from the beginning of a span on: what is kept of them, or what is read, and kept if all rows are wanted."""
-    tablet_key = (wanted.topic_id, wanted.view.text, span.tablet)
+    topic_id, revisions = wanted.origin
+    revision = revisions[span.tablet] if span.tablet < len(revisions) else ""
+    tablet_key = (f"{topic_id} {revision}", wanted.view.text, span.tablet)
     stretch = kept.find(tablet_key, span.start, wanted.columns)
     if stretch is None:
         stretch = _read_stretch(stretches, wanted, span, tally)

@@ -12,7 +12,7 @@ from pqbroker.tables.work.batches import RowRange
 from pqbroker.tables.work.kept_columns import KeptColumns
 from pqbroker.tables.work.messages import Line, Message
 from pqbroker.tables.work.refusal import QueryRefused
-from pqbroker.tables.work.scanning import ALL_TIMES, ATTEMPTS_MAX, Tally, TopicScan, scan
+from pqbroker.tables.work.scanning import ALL_TIMES, ATTEMPTS_MAX, Origin, Tally, TopicScan, scan
 
 ROWS = 40
 AT_ONCE = 4
@@ -53,9 +53,12 @@ def batch(start: int) -> bytes:
 
 
 def read(
-    broker: Broker, spans: Sequence[RowRange] = (RowRange(0, 0, ROWS),), kept: KeptColumns | None = None
+    broker: Broker,
+    spans: Sequence[RowRange] = (RowRange(0, 0, ROWS),),
+    kept: KeptColumns | None = None,
+    revisions: Sequence[str] = (),
 ) -> list[int]:
-    wanted = TopicScan("t", spans, ("$row_index", "value"), ALL_TIMES)
+    wanted = TopicScan("t", spans, ("$row_index", "value"), ALL_TIMES, origin=Origin("id", revisions))
     found = [row for part in scan(broker, wanted, Tally(), kept or KeptColumns()) for row in part.to_pylist()]
     assert all(row["value"] == b"%d" % row["$row_index"] for row in found)
     return [row["$row_index"] for row in found]
@@ -80,6 +83,14 @@ def test_rows_that_are_kept_are_passed_over(tmp_path: Path) -> None:
     assert read(broker, [RowRange(0, 10, 20)], kept) == list(range(10, 20))
     assert read(broker, kept=kept) == list(range(ROWS))
     assert broker.asked == [(10, False), (0, False)]
+
+
+def test_rows_that_were_kept_before_a_cleaner_took_some_out_are_not_used(tmp_path: Path) -> None:
+    broker, kept = Broker(tmp_path), KeptColumns()
+    kept.begin(1 << 20)
+    for revision in ("1.0", "1.0", "1.1", "2.0"):
+        read(broker, kept=kept, revisions=[revision])
+    assert broker.asked == [(0, False)] * 3
 
 
 def test_rows_are_not_kept_where_earlier_ones_may_be_left_out(tmp_path: Path) -> None:
