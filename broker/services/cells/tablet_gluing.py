@@ -27,8 +27,9 @@ from pqbroker.pq.serving.tablet import PqTablet
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.pq.serving.topics import Topics
 from pqbroker.pq.serving.transacted_batches import under_way, why_under_way
+from pqbroker.protocol.cleaned_batches import empty_batch
 from pqbroker.protocol.errors import KafkaError
-from pqbroker.protocol.records import BatchHeader, batches
+from pqbroker.protocol.records import BatchHeader, batches, read_header
 from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, ShardLost
@@ -42,6 +43,8 @@ from pqbroker.storage.tablets.tablet import TabletStorage
 GLUED_BYTES = 1 << 20
 """Bytes of rows in one commit, about."""
 _NO_PRODUCER = -1
+_MISSING_ROWS_MAX = 1 << 16
+"""Missing rows that one batch without records stands for: each may be weighed."""
 _FOLLOWS_MAX = 3
 _SESSIONS_AT_ONCE = 1000
 """Sessions in one commit."""
@@ -156,13 +159,15 @@ async def _append(
     if with_trimmed:
         offset = min(first_kept(log.bodies, log.head, 0), rows.end_offset)
     first, shift = offset, server.end_offset - offset
+    following = offset
     while offset < rows.end_offset:
         read = rows.reader.read(ReadQuery(offset, rows.end_offset, GLUED_BYTES, with_trimmed=with_trimmed))
         found = read if isinstance(read, Batches) else await read
-        some = _batches(found, offset)
+        some = _batches(found, following)
         if some:
-            facts = await rows.facts.read_stored(offset, found.next_offset)
+            facts = await rows.facts.read_stored(following, found.next_offset)
             await server.writer.perform(partial(_plan, server, some, facts, clock()), GLUED_BYTES)
+            following = some[-1][1].last_offset + 1
         offset = found.next_offset
     known = server.state.sessions
     moved = ((name, glued(batch.moved(shift, first), known.get(name))) for name, batch in rows.state.sessions)
@@ -174,13 +179,20 @@ async def _append(
 
 def _batches(found: Batches, offset: int) -> list[tuple[memoryview, BatchHeader]]:
     """Return copies, since offsets are stamped into them, without producers' sequences, which were checked where the
-    rows came from."""
+    rows came from. Rows that a cleaner took out keep their numbers: batches without records have them."""
     view = memoryview(bytearray(b"".join(found.in_memory())))
-    return [
-        (view[position : position + header.size_bytes], header._replace(producer_id=_NO_PRODUCER))
-        for position, header in batches(view)
-        if header.last_offset >= offset
-    ]
+    copies: list[tuple[memoryview, BatchHeader]] = []
+    for position, header in batches(view):
+        if header.last_offset < offset:
+            continue
+        while header.base_offset > offset:
+            last_offset = min(header.base_offset, offset + _MISSING_ROWS_MAX) - 1
+            empty = memoryview(bytearray(empty_batch(header, offset, last_offset)))
+            copies.append((empty, read_header(empty)._replace(producer_id=_NO_PRODUCER)))
+            offset = last_offset + 1
+        copies.append((view[position : position + header.size_bytes], header._replace(producer_id=_NO_PRODUCER)))
+        offset = header.last_offset + 1
+    return copies
 
 
 def _plan(

@@ -269,7 +269,7 @@ def _snapshot_of(topic: Topic) -> dict[str, Any]:
     columns, formats = schema_of(topic) or (None, {})
     return {
         "id": topic.record.topic_id.hex(), "bounds": bounds, "columns": columns, "formats": formats,
-        "unmounted": unmounted,
+        "unmounted": unmounted, "revisions": [partition.revision for partition in topic.partitions],
     }  # fmt: skip
 
 

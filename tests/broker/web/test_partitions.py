@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pqbroker.pq.log.body import BodyName
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.serving.store_refusals import DISK_FULL
 from pqbroker.protocol.errors import ErrorCode
@@ -112,7 +113,7 @@ async def test_reads_are_counted_by_where_they_found_the_records(web: Web) -> No
     await client.ask(fetch_request((0, 0)), 12)
     from_memory = (await inside(web))["read"]
     assert (from_memory["reads_from_memory"], from_memory["reads_from_store"]) == (1, 0)
-    web.node.server.node.cell.current.topics.memory.cache.forget(1, 0, 2)
+    web.node.server.node.cell.current.topics.memory.cache.forget(1, BodyName(0, 0), 2)
     await client.ask(fetch_request((0, 0)), 12)
     found = (await inside(web))["read"]
     assert (found["reads"], found["reads_from_memory"], found["reads_from_store"]) == (2, 1, 1)

@@ -19,7 +19,8 @@ from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
 from pqbroker.storage.tablets.scheme_state import Resharded, TableRecord, TopicRecord
 from pqbroker.storage.unreadable import StoredUnreadable
 from tests.broker.services.cells.memory_cells import CONFIG, ONE, TWO, MemoryCells, memory_cells
-from tests.pq.rig import KIB, START_MS, batch, query, table_that_keeps_facts, write
+from tests.pq.rig import KIB, START_MS, batch, query, table_that_keeps_facts, values_of, write
+from tests.pq.serving.test_replaced_bodies import thinned
 
 OLD_MS = START_MS - 1_000_000
 
@@ -202,3 +203,21 @@ async def test_rows_over_the_limit_of_weight_are_glued(empty: Bench) -> None:
         await write(empty.partition(index), batch(b"%d" % index * 20))
     await empty.glue()
     assert await empty.values() == [b"0" * 20, b"1" * 20]
+
+
+async def test_rows_that_a_cleaner_took_out_keep_their_numbers(empty: Bench) -> None:
+    await create(empty)
+    server = empty.partition(1)
+    for number in range(12):
+        await server.write(*batch(b"%d" % number))
+    await server.flush()
+    facts = list(await server.facts.read(0, 12))
+    assert await server.replace_bodies([await thinned(server, 0, 1, lambda row: row in (3, 4, 9))])
+    await empty.partition(0).write(*batch(b"first"))
+    await empty.glue()
+    glued = empty.partition()
+    assert glued.end_offset == 13
+    read = glued.read(query(glued, 0, KIB * KIB))
+    found = values_of(read if isinstance(read, Batches) else await read, 0)
+    assert found == [(0, b"first"), (4, b"3"), (5, b"4"), (10, b"9")]
+    assert [fact.timestamp for fact in await glued.facts.read(1, 13)] == [fact.timestamp for fact in facts]
