@@ -1,4 +1,5 @@
-"""The values of data keys: record batches end to end, without a hole, each under its own checksum; a body's index."""
+"""The values of data keys: record batches end to end, each under its own checksum; a body's index. A head has every
+offset, a body may lack those that a cleaner took out."""
 
 from crc32c import crc32c
 
@@ -19,11 +20,11 @@ def require(holds: bool, told: str) -> None:
 
 def check_head(value: memoryview, offset: int, end: int, generation: int) -> None:
     """Check that a head's value has the records [offset, end). Raises Damaged."""
-    _check_batches(value, offset, end, generation)
+    _check_batches(value, (offset, end), generation, with_gaps=False)
 
 
 def check_body(value: memoryview, offset: int, end: int, generation: int) -> None:
-    """Check that a body's value has the records [offset, end) and an index that leads to them. Raises as
+    """Check that a body's value has records of [offset, end) in their order, and an index that leads to them. Raises as
     `check_head`."""
     index = decode_index(value)
     size = index_bytes(value)
@@ -31,26 +32,31 @@ def check_body(value: memoryview, offset: int, end: int, generation: int) -> Non
         raise Damaged("the index behind the batches does not match its checksum")
     require(index.data_bytes + size == len(value), f"an index over {index.data_bytes} of {len(value) - size} bytes")
     require(index.end_offset == end, f"the index ends at offset {index.end_offset}")
-    begins = _check_batches(value[: index.data_bytes], offset, end, generation)
+    begins = _check_batches(value[: index.data_bytes], (offset, end), generation, with_gaps=True)
+    require(bool(begins), "it holds no batch")
     for position, first in zip(index.positions, index.offsets, strict=True):
         require(begins.get(position) == first, f"no batch begins with offset {first} at byte {position}, as indexed")
 
 
-def _check_batches(data: memoryview, offset: int, end: int, generation: int) -> dict[int, int]:
-    """Return where each batch begins, and its base offset."""
+def _check_batches(data: memoryview, span: tuple[int, int], generation: int, *, with_gaps: bool) -> dict[int, int]:
+    """Return where each batch begins, and its base offset; `span`: the first offset and the end, `with_gaps`: offsets
+    may be missing before, between and behind batches."""
     begins: dict[int, int] = {}
-    following = offset
+    following, end = span
     try:
         for position, header in batches(data):
             where = f"the batch of offset {following} at byte {position}"
             require(header.magic == BATCH_MAGIC, f"{where} is of magic {header.magic}")
-            require(header.base_offset == following, f"{where} says it begins at {header.base_offset}")
+            is_next = header.base_offset >= following if with_gaps else header.base_offset == following
+            require(is_next, f"{where} says it begins at {header.base_offset}")
+            require(header.last_offset_delta >= 0, f"{where} ends before it begins")
             checked = data[position + CRC_END : position + header.size_bytes]
             require(crc32c(checked) == header.crc, f"{where} does not match its checksum")
             require(header.partition_leader_epoch <= generation, f"{where} is of epoch {header.partition_leader_epoch}")
-            begins[position] = following
+            begins[position] = header.base_offset
             following = header.last_offset + 1
     except KafkaError as short:
         raise Damaged(f"from offset {following} on: {short.message}") from short
-    require(following == end, f"the batches end at offset {following}, not {end}")
+    is_end = following <= end if with_gaps else following == end
+    require(is_end, f"the batches end at offset {following}, not {end}")
     return begins

@@ -297,9 +297,11 @@ class Partition:
         self.findings.count("sessions", len(self.keys.sessions))
 
     def _check_facts(self, start_state: StartState) -> None:
-        """Check that all facts but perhaps the last belong to a blob that exists, and that weights follow one
-        another."""
-        blobs = {*start_state.bodies.offsets, *(blob.offset for blob in start_state.head.blobs)}
+        """Check that all facts but perhaps the last begin in a blob that exists, and that weights follow one another.
+
+        A body that took the place of several has the facts of all.
+        """
+        bodies, heads = start_state.bodies, {blob.offset for blob in start_state.head.blobs}
         before: BlobFacts | None = None
         for number, (key, entry) in enumerate(self.keys.facts, 1):
             blob = BlobFacts(*parse_facts_key(key))
@@ -307,7 +309,9 @@ class Partition:
                 found = RowFacts.decode(blob.weight_before, self._value(entry))
                 require(found.weight_after == blob.weight_after, f"its rows weigh up to {found.weight_after}")
                 require(before is None or before.weight_after == blob.weight_before, "rows before it are missing")
-                require(blob.offset in blobs or number == len(self.keys.facts), "its blob is gone")
+                body = bodies.find(blob.offset)
+                is_held = blob.offset in heads or (body < len(bodies) and bodies.offsets[body] <= blob.offset)
+                require(is_held or number == len(self.keys.facts), "its blob is gone")
                 self._check_reserved(found.greatest_timestamp)
             except (BlobMissing, BlobCorrupt, *_UNREADABLE) as bad:
                 self._damage("facts", f"facts of rows from {blob.offset} on: {bad}")
