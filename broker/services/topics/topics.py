@@ -103,11 +103,19 @@ async def delete_topic(node: TopicsNode, name: str) -> None:
     """Delete a topic. KafkaError TOPIC_DELETION_DISABLED, REQUEST_TIMED_OUT while a transaction is under way in it."""
     if not node.settings.delete_topic_enable:
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false: no topic is deleted")
+    await _await_transactions(node, name)
+    await node.cell.current.topics.delete(name)
+
+
+async def _await_transactions(node: TopicsNode, name: str) -> None:
+    """Wait until no transaction needs a topic. KafkaError REQUEST_TIMED_OUT. Nothing keeps the topic beyond this call:
+    its partitions are freed in slices."""
     topic = node.cell.current.topics.get(name, or_static=True)
-    if topic is not None and (told := await await_transactions(topic.partitions)) is not None:
+    if topic is None:
+        return
+    if (told := await await_transactions(topic.partitions)) is not None:
         text = f"topic {name} is not deleted while a transaction needs it; {told}. Retry when that is over"
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
-    if topic is not None and (needed := node.cell.current.commits.why_needed(topic.record.tablets)):
+    if needed := node.cell.current.commits.why_needed(topic.record.tablets):
         text = f"topic {name} is not deleted while a transaction needs it: {needed}. {IN_DOUBT_CURE}"
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
-    await node.cell.current.topics.delete(name)
