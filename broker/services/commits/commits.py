@@ -149,8 +149,9 @@ class Commits:
     def get(self, number: TransactionId) -> OpenTransaction | None:
         """Return a transaction that is open or kept."""
         found = self._open.get(number)
-        if found is not None and why_over(found, self._time.clock(), self._limits):
+        if found is not None and (found.is_ended or why_over(found, self._time.clock(), self._limits)):
             self._expire()
+            found = self._open.get(number)
         return found
 
     def now_ms(self) -> int:

@@ -97,9 +97,8 @@ def every_transaction(caller: TablesCaller) -> list[OpenTransaction]:
 
 def describe(caller: TablesCaller, name: str) -> OpenTransaction:
     """Return a transaction that the caller may see. TableError NO_TRANSACTION."""
-    number = number_of(name)
-    one = next((one for one in every_transaction(caller) if one.number == number), None)
-    if one is None:
+    one = _commits(caller).get(number_of(name))
+    if one is None or not (one.client.principal == caller.principal or is_allowed(caller, AclOperation.DESCRIBE)):
         raise TableError("NO_TRANSACTION", f"there is no transaction {name}", _START)
     return one
 
