@@ -26,7 +26,7 @@ from pqbroker.doctor.findings import Weight
 from pqbroker.fixture.http_calls import BrokerRefusedError, HttpCalls
 from pqbroker.testing import Broker, broker
 from tests.histories.checker import check
-from tests.histories.history import Access, Recorded, Told
+from tests.histories.history import Access, Ending, Recorded
 
 CLIENTS = 4
 TABLES = ("left", "right", "third")
@@ -88,12 +88,12 @@ class RunCounts:
     kills: int = 0
     changes: int = 0
     """Moves, remounts and flushes that were performed."""
-    told: dict[Told, int] = field(default_factory=lambda: dict.fromkeys(Told, 0))
+    ending: dict[Ending, int] = field(default_factory=lambda: dict.fromkeys(Ending, 0))
     reads: int = 0
 
     def add(self, history: Sequence[Recorded]) -> None:
         for one in history:
-            self.told[one.told] += 1
+            self.ending[one.ending] += 1
             self.reads += len(one.reads)
 
 
@@ -236,15 +236,15 @@ class _Session:
             places = self._places(self._chance.randint(1, 5))
             reads = self._read(transaction, places)
             writes = self._keep(transaction, places)
-            told, commit = self._commit(transaction)
+            ending, commit = self._commit(transaction)
         except ClientError:
             with suppress(ClientError):
                 transaction.abort()
             if reads:  # they were read, whatever became of it
-                self._note(reads, (), Told.FAIL, invoked, (transaction.start_timestamp, None))
+                self._note(reads, (), Ending.FAIL, invoked, (transaction.start_timestamp, None))
             time.sleep(WITHOUT_BROKER_S)
             return
-        self._note(reads, writes, told, invoked, (transaction.start_timestamp, commit if writes else None))
+        self._note(reads, writes, ending, invoked, (transaction.start_timestamp, commit if writes else None))
 
     def _places(self, most: int) -> list[Place]:
         every = [Place(table, row) for table in TABLES for row in range(KEYS)]
@@ -280,24 +280,24 @@ class _Session:
             writes.append(Access(Place(LOG, value), value))
         return writes
 
-    def _commit(self, transaction: Transaction) -> tuple[Told, int | None]:
+    def _commit(self, transaction: Transaction) -> tuple[Ending, int | None]:
         """Commit until it is known what became of it; or abort."""
         if self._chance.random() < 0.05:
             with suppress(ClientError):
                 transaction.abort()
-            return Told.FAIL, None
+            return Ending.FAIL, None
         until = time.monotonic() + PATIENCE_S
         while True:
             try:
                 transaction.commit()
             except ClientError as failure:
                 if failure.code in REFUSED:
-                    return Told.FAIL, None
+                    return Ending.FAIL, None
                 if time.monotonic() > until:
-                    return Told.UNKNOWN, None
+                    return Ending.UNKNOWN, None
                 time.sleep(WITHOUT_BROKER_S)
             else:
-                return Told.OK, transaction.timestamp
+                return Ending.OK, transaction.timestamp
 
     def _write(self) -> None:
         """Write rows of one table without a transaction."""
@@ -314,17 +314,17 @@ class _Session:
                 commit = table.insert(given, update=self._chance.random() < 0.5).timestamp
         except ClientError as failure:
             is_refused = failure.code == UNSENT or (failure.status is not None and failure.status < 500)
-            self._note((), writes, Told.FAIL if is_refused else Told.UNKNOWN, invoked, (None, None))
+            self._note((), writes, Ending.FAIL if is_refused else Ending.UNKNOWN, invoked, (None, None))
             time.sleep(WITHOUT_BROKER_S)
         else:
-            self._note((), writes, Told.OK, invoked, (None, commit))
+            self._note((), writes, Ending.OK, invoked, (None, commit))
 
     def _note(
-        self, reads: Sequence[Access], writes: Sequence[Access], told: Told, invoked: int,
+        self, reads: Sequence[Access], writes: Sequence[Access], ending: Ending, invoked: int,
         at: tuple[int | None, int | None],
     ) -> None:
         completed = self._notes.moment()
-        self._notes.history.append(Recorded(reads, writes, told, invoked, completed, *at, self._session))
+        self._notes.history.append(Recorded(reads, writes, ending, invoked, completed, *at, self._session))
 
 
 def _read_by_lookups(transaction: Transaction, asked: dict[str, list[int]]) -> dict[Place, int | None]:
@@ -362,7 +362,7 @@ def _read_all(address: str, notes: Notes) -> None:
             reads.append(Access(place, place.row if place.row in there else None))
     unsent = there - {place.row for place in sent if isinstance(place, Place) and place.table == LOG}
     assert not unsent, f"the ordered table has {unsent}, which nobody wrote"
-    notes.history.append(Recorded(reads, (), Told.OK, invoked, notes.moment(), start))
+    notes.history.append(Recorded(reads, (), Ending.OK, invoked, notes.moment(), start))
 
 
 def _looked_up(client: Client) -> tuple[int, dict[Place, int | None]]:
@@ -392,9 +392,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="pqbroker-histories-") as scratch:
         seen = run(Path(scratch), seconds=options.seconds, seed=options.seed)
     print(
-        f"{seen.told[Told.OK]} transactions and writes acknowledged, {seen.told[Told.FAIL]} refused or aborted,"
-        f" {seen.told[Told.UNKNOWN]} in doubt, {seen.reads} reads, under {seen.kills} kills and {seen.changes} moves,"
-        f" remounts and flushes: no anomaly (seed {options.seed})"
+        f"{seen.ending[Ending.OK]} transactions and writes acknowledged, {seen.ending[Ending.FAIL]} refused or aborted,"
+        f" {seen.ending[Ending.UNKNOWN]} in doubt, {seen.reads} reads, under {seen.kills} kills and"
+        f" {seen.changes} moves, remounts and flushes: no anomaly (seed {options.seed})"
     )
 
 

@@ -139,7 +139,7 @@ def patiently(ask: Callable[[], Any]) -> Any:
         try:
             return ask()
         except BrokerRefusedError as refusal:
-            if not _is_passing(refusal) or time.monotonic() > deadline:
+            if not is_passing(refusal) or time.monotonic() > deadline:
                 raise
         except (OSError, HTTPException):
             if time.monotonic() > deadline:
@@ -147,7 +147,8 @@ def patiently(ask: Callable[[], Any]) -> Any:
         time.sleep(0.02)
 
 
-def _is_passing(refusal: BrokerRefusedError) -> bool:
+def is_passing(refusal: BrokerRefusedError) -> bool:
+    """Return True for a refusal that a start, a move or a lock explains: the call is repeated."""
     return refusal.status == 503 or refusal.code in ("TABLET_NOT_OPEN", "WRONG_STATE")
 
 
@@ -184,7 +185,7 @@ def _write(
             else:
                 answer = calls.ask("POST", f"{PATH}/rows", {"rows": rows})
         except BrokerRefusedError as refusal:
-            if not _is_passing(refusal):
+            if not is_passing(refusal):
                 raise
             time.sleep(0.02)
         except (OSError, HTTPException):  # nobody knows: no commit of it is looked for

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.histories import run
-from tests.histories.history import Told
+from tests.histories.history import Ending
 
 SECONDS = float(os.environ.get("PQBROKER_TESTS_SECONDS", "20"))
 
@@ -18,5 +18,5 @@ def test_a_history_under_kills_and_moves_has_no_anomaly(tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     seen = run(tmp_path, seconds=SECONDS, seed=seed)
-    assert seen.told[Told.OK] > SECONDS
+    assert seen.ending[Ending.OK] > SECONDS
     assert seen.changes

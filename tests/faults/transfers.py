@@ -25,6 +25,7 @@ from pqbroker.cli.commands.doctor import examine_directory
 from pqbroker.doctor.findings import Weight
 from pqbroker.fixture.http_calls import BrokerRefusedError, HttpCalls
 from pqbroker.testing import Broker, broker
+from tests.faults.sorted_kills import is_passing, patiently
 
 CLIENTS = 4
 ACCOUNTS = 12
@@ -44,7 +45,6 @@ SETTLED = frozenset(
     ("NO_TRANSACTION", "TRANSACTION_ENDED", "ROW_LOCK_CONFLICT", "COMMIT_TOO_SLOW", "TIMESTAMP_TOO_OLD")
 )
 """Refusals after which a transaction is not committed, and never will be."""
-PASSING = frozenset(("TABLET_NOT_OPEN", "WRONG_STATE", "NOT_LEADER_OR_FOLLOWER", "ROW_LOCKED"))
 
 
 @dataclass(slots=True)
@@ -141,25 +141,6 @@ def check_end(calls: HttpCalls, ended: Transfers) -> None:
         assert found == {number: expected[name, number] for number in range(ACCOUNTS)}, name
 
 
-def patiently(ask: Any) -> Any:
-    """Ask until the broker serves."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            return ask()
-        except BrokerRefusedError as refusal:
-            if not _is_passing(refusal) or time.monotonic() > deadline:
-                raise
-        except (OSError, HTTPException):
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(0.02)
-
-
-def _is_passing(refusal: BrokerRefusedError) -> bool:
-    return refusal.status == 503 or refusal.code in PASSING
-
-
 def _rows(calls: HttpCalls, query: str) -> list[dict[str, Any]]:
     """Return the rows of a query, all in one line of its answer."""
     whole = f"SELECT to_json(list(found))::VARCHAR AS found FROM ({query}) AS found"
@@ -189,7 +170,7 @@ def _transfer_on(calls: HttpCalls, ended: Transfers, stopping: threading.Event, 
         try:
             name, writes = _begin(calls, chance)
         except BrokerRefusedError as refusal:
-            if not (_is_passing(refusal) or refusal.code in SETTLED):
+            if not (is_passing(refusal) or refusal.code in SETTLED):
                 raise
             time.sleep(0.02)
         except (OSError, HTTPException):
@@ -225,7 +206,7 @@ def _commit(calls: HttpCalls, ended: Transfers, name: str, writes: Sequence[dict
                 ended.conflicts += refusal.code == "ROW_LOCK_CONFLICT"
                 ended.end(name, is_committed=False)
                 return
-            if time.monotonic() > deadline or not (_is_passing(refusal) or refusal.code == "COMMIT_UNKNOWN"):
+            if time.monotonic() > deadline or not (is_passing(refusal) or refusal.code == "COMMIT_UNKNOWN"):
                 raise
         except (OSError, HTTPException):
             if time.monotonic() > deadline:

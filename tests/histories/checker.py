@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from tests.histories.cycles import Edge, Graph, components, cycle, way, without
-from tests.histories.history import Recorded, Told
+from tests.histories.history import Ending, Recorded
 from tests.histories.versions import BEGINNING, Versions
 
 
@@ -67,7 +67,7 @@ def _check_values(versions: Versions) -> Iterator[FoundAnomaly]:
             text = f"{read.key} was {read.value}"
             if writer is None:
                 yield FoundAnomaly(Anomaly.UNWRITTEN, (number,), text)
-            elif versions.history[writer].told is Told.FAIL:
+            elif versions.history[writer].ending is Ending.FAIL:
                 yield FoundAnomaly(Anomaly.ABORTED, (writer, number), text)
             elif versions.finals(writer)[read.key] != read.value:
                 yield FoundAnomaly(Anomaly.INTERMEDIATE, (writer, number), text)
@@ -136,7 +136,7 @@ def _check_snapshots(versions: Versions) -> Iterator[FoundAnomaly]:
 
 
 def _check_sessions(versions: Versions) -> Iterator[FoundAnomaly]:
-    """Who begins after a commit was seen, by its client or a reader, sees it."""
+    """Check that a transaction sees each commit that its client or a reader had seen before it began."""
     for number in range(len(versions.history)):
         one = versions.history[number]
         for read, version in versions.reads(number):
@@ -153,7 +153,7 @@ def _check_timestamps(versions: Versions) -> Iterator[FoundAnomaly]:
     history = versions.history
     ended = sorted(
         (one.completed, one.commit, number) for number, one in enumerate(history)
-        if one.told is Told.OK and one.commit is not None
+        if one.ending is Ending.OK and one.commit is not None
     )  # fmt: skip
     begun = sorted((one.invoked, number) for number, one in enumerate(history))
     place, last, of = 0, -1, -1

@@ -1,4 +1,4 @@
-"""A recorded history: transactions, what each read and wrote, and what its client was told.
+"""A recorded history: transactions, what each read and wrote, and how each ended for its client.
 
 Keys are registers: a value is written once in a history, so that a read says whose write it saw. A row that does not
 exist is None: at the beginning, and after a delete.
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Told(StrEnum):
+class Ending(StrEnum):
     """Outcomes as clients learn them. A write without a transaction is one without reads and without a start."""
 
     OK = "ok"
@@ -32,7 +32,7 @@ class Recorded:
 
     reads: Sequence[Access]
     writes: Sequence[Access]
-    told: Told
+    ending: Ending
     invoked: int
     completed: int
     start: int | None = None

@@ -9,7 +9,7 @@ import pytest
 
 from tests.histories.checker import Anomaly, check
 from tests.histories.cycles import Edge, components, cycle, without
-from tests.histories.history import Access, Recorded, Told
+from tests.histories.history import Access, Ending, Recorded
 
 CLIENTS = 4
 KEYS = "abcde"
@@ -24,12 +24,12 @@ class Hand:
 
     def add(
         self, reads: str = "", writes: str = "", at: tuple[int | None, int | None] = (None, None), *,
-        told: Told = Told.OK, order: tuple[int, int] | None = None,
+        ending: Ending = Ending.OK, order: tuple[int, int] | None = None,
     ) -> "Hand":
         """Add a transaction; `at`: timestamps of start and commit; `order`: its first and last moment."""
         number = len(self.history)
         invoked, completed = order or (2 * number, 2 * number + 1)
-        one = Recorded(_accesses(reads), _accesses(writes), told, invoked, completed, *at)
+        one = Recorded(_accesses(reads), _accesses(writes), ending, invoked, completed, *at)
         self.history.append(one)
         return self
 
@@ -56,20 +56,20 @@ def test_a_value_that_nobody_wrote_is_found() -> None:
 
 
 def test_a_read_of_an_aborted_write_is_found() -> None:
-    assert Hand().add("", "a1", told=Told.FAIL).add("a1").found == {Anomaly.ABORTED}
+    assert Hand().add("", "a1", ending=Ending.FAIL).add("a1").found == {Anomaly.ABORTED}
 
 
 def test_a_read_by_a_transaction_that_was_aborted_later_counts() -> None:
-    aborted = Hand().add("", "a1", told=Told.FAIL).add("a1", "b1", told=Told.FAIL)
+    aborted = Hand().add("", "a1", ending=Ending.FAIL).add("a1", "b1", ending=Ending.FAIL)
     assert aborted.found == {Anomaly.ABORTED}
 
 
 def test_a_write_of_which_nobody_knows_is_committed_once_it_is_seen() -> None:
-    unknown = Hand().add("", "a1 b1", told=Told.UNKNOWN, order=AT_ONCE)
+    unknown = Hand().add("", "a1 b1", ending=Ending.UNKNOWN, order=AT_ONCE)
     assert not unknown.add("a1 b1").found
-    torn = Hand().add("", "a1 b1", told=Told.UNKNOWN, order=AT_ONCE).add("a1").add("b-")
+    torn = Hand().add("", "a1 b1", ending=Ending.UNKNOWN, order=AT_ONCE).add("a1").add("b-")
     assert torn.found == {Anomaly.STALE}
-    missed = Hand().add("", "a1 b1", told=Told.UNKNOWN, order=AT_ONCE)
+    missed = Hand().add("", "a1 b1", ending=Ending.UNKNOWN, order=AT_ONCE)
     assert missed.add("a1", "", (10, None), order=AT_ONCE).add("b-", "", (20, None), order=AT_ONCE).found == {
         Anomaly.MISSED
     }
@@ -119,7 +119,7 @@ def test_a_deleted_row_is_read_as_none_until_it_is_written_again() -> None:
 
 
 def test_a_delete_that_may_have_come_at_any_time_explains_a_row_that_is_gone() -> None:
-    maybe = Hand().add("", "a1", (None, 10)).add("", "a-", told=Told.UNKNOWN)
+    maybe = Hand().add("", "a1", (None, 10)).add("", "a-", ending=Ending.UNKNOWN)
     assert not maybe.add("a-", "", (20, None)).add("a1", "", (19, None), order=AT_ONCE).found
 
 
@@ -232,12 +232,12 @@ def played(seed: int, defect: str = "", length: int = 150) -> list[Recorded]:
             value += 1
             writes.append(Access(key, None if chance.random() < 0.1 else value))
         commit = store.commit(step.start, writes) if writes else None
-        told = Told.FAIL if writes and commit is None else Told.OK
+        ending = Ending.FAIL if writes and commit is None else Ending.OK
         is_heard = chance.random() < 0.95 or any(write.value is None for write in writes)
         if not is_heard:
-            told, commit = Told.UNKNOWN, None
+            ending, commit = Ending.UNKNOWN, None
         moment += 1
-        history.append(Recorded(step.reads, writes, told, step.invoked, moment, step.start, commit, number))
+        history.append(Recorded(step.reads, writes, ending, step.invoked, moment, step.start, commit, number))
         clients[number] = None
     return history
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import pairwise
 
-from tests.histories.history import Access, Recorded, Told
+from tests.histories.history import Access, Ending, Recorded
 
 BEGINNING = -1
 """The writer of what stood there at the beginning: nothing."""
@@ -20,13 +20,13 @@ class Versions:
     def __init__(self, history: Sequence[Recorded]) -> None:
         self.history = history
         self.writers: dict[tuple[Hashable, int], int] = {}
-        """By key and value, be it of a transaction that failed."""
+        """The writing transaction by key and value; it may have failed."""
         self.seen_by: defaultdict[int, list[int]] = defaultdict(list)
         """Readers of each writer."""
         self._deleters: defaultdict[Hashable, list[int]] = defaultdict(list)
         self._learn_writers()
         self.committed = frozenset(
-            number for number, one in enumerate(history) if one.told is Told.OK or self.seen_by[number]
+            number for number, one in enumerate(history) if one.ending is Ending.OK or self.seen_by[number]
         )
         self.known_at = {number: self._known_at(number) for number in self.committed}
         """Places in the order of the history at which somebody has seen the commit."""
@@ -35,7 +35,7 @@ class Versions:
         self._deleted: dict[Hashable, tuple[list[int], list[int]]] = {}
         self._learn_deletes()
         self.after: defaultdict[Hashable, defaultdict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
-        """By key and version, those that are known to come right after it, or later."""
+        """Versions that are known to come later, by key and version; the next one is among them."""
         self._later: dict[tuple[Hashable, int], frozenset[int]] = {}
         self._order()
 
@@ -77,14 +77,14 @@ class Versions:
             for read in one.reads:
                 if read.value is not None and (read.key, read.value) in self.writers:
                     writer = self.writers[read.key, read.value]
-                    if self.history[writer].told is not Told.FAIL:
+                    if self.history[writer].ending is not Ending.FAIL:
                         self.seen_by[writer].append(number)
 
     def _known_at(self, number: int) -> int:
-        told = [one.completed for one in (self.history[reader] for reader in self.seen_by[number])]
-        if self.history[number].told is Told.OK:
-            told.append(self.history[number].completed)
-        return min(told)
+        moments = [one.completed for one in (self.history[reader] for reader in self.seen_by[number])]
+        if self.history[number].ending is Ending.OK:
+            moments.append(self.history[number].completed)
+        return min(moments)
 
     def _visible_from(self, number: int) -> int | None:
         if (commit := self.history[number].commit) is not None:
@@ -105,7 +105,7 @@ class Versions:
 
     def _is_anywhen(self, number: int) -> bool:
         one = self.history[number]
-        return one.told is not Told.FAIL and one.commit is None
+        return one.ending is not Ending.FAIL and one.commit is None
 
     def _version(self, read: Access, start: int | None) -> int | None:
         """Return the version that a read saw. A row that is not there is of the last delete before."""

@@ -1,4 +1,4 @@
-"""Where a run is cut short: at each of its commits, in each of three ways; at those of a second cell in two."""
+"""Points at which a run is cut short: each of its commits in three ways, those of a second cell in two."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,7 +20,7 @@ def crash_points(seed: int, points: int) -> Iterator[Callable[[], Outcome]]:
 
 
 def second_cell_points(seed: int, points: int) -> Iterator[Callable[[], Outcome]]:
-    """So many runs, of those with a second cell and transactions, in which that cell is lost at one of its commits."""
+    """Yield `points` runs with transactions over two cells, each with a loss of the second cell at one commit of it."""
     return islice(_every_of_second(seed), points)
 
 

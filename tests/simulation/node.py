@@ -49,7 +49,7 @@ class SimulatedNode:
 
     @property
     def engines(self) -> list[MemoryEngine]:
-        """Of the cells that there are, or were when somebody last looked; the system cell's first."""
+        """Return the engines of all cells, the system cell's first; of a node that is down those known last."""
         if self.is_up:
             cells = sorted(self.owner.current.hive.cells)
             self._others = [self.engine.sibling(str(cell), must_exist=True) for cell in cells]

@@ -1,4 +1,4 @@
-"""Who transacts: over the tablets of a sorted table in two cells, and over those of an ordered one, which move too."""
+"""A client of transactions over a sorted and an ordered table in two cells, whose tablets move meanwhile."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -480,7 +480,7 @@ async def test_a_worker_that_is_killed_is_followed_by_another(web: Web) -> None:
 
 
 async def test_a_topic_that_ends_before_what_was_read_of_it_stops_it(web: Web) -> None:
-    """As a topic that was restored from an older backup than the table."""
+    """A topic is like this when it was restored from an older backup than the table."""
     await create(web)
     await produce(web, ("a", "1"), ("b", "1"))
     await caught_up(web)

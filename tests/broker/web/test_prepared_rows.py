@@ -102,7 +102,7 @@ def not_called(record: TopicRecord, tablet_id: TabletId) -> Resharded:
 async def test_rows_that_appear_while_a_table_is_changed_refuse_the_change(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was waited for is looked at again in the turn of the change."""
+    """The change looks for transactions once more, in its own turn of the loop."""
     await prepared(web)
 
     async def waited(partitions: object) -> None: ...

@@ -112,7 +112,7 @@ def clean_all(log: Sequence[memoryview], cuts: Sequence[int], bound: int, now_ms
 
 
 def model(log: Sequence[Buffer], bound: int, horizons: dict[int, int], now_ms: int) -> list[Record]:
-    """What stays. `horizons`: when tombstones may go, by offset; this pass sets those that are missing."""
+    """Return the records that stay. `horizons`: when tombstones may go, by offset; this pass sets missing ones."""
     below = {one.offset for batch in log if end_of([batch]) <= bound for one in decode_records(batch)}
     last = {one.key: one.offset for one in records_of(log) if one.offset in below}
     stays = [one for one in records_of(log) if one.offset not in below or last[one.key] == one.offset]

@@ -1,4 +1,4 @@
-"""What a cleaner works on: whether a log is due, up to where, and in which windows."""
+"""The cleaner's choice: whether a log is due, up to where, and in which windows."""
 
 import pytest
 from hypothesis import given

@@ -114,7 +114,7 @@ class CommitBench:
             await self.tablets[number].mounted()
 
     async def restart_tablet(self, number: int) -> None:
-        """As a restart of one tablet in a living cell."""
+        """Restart one tablet while its cell lives."""
         cell = self.cells[CELL_OF[number]]
         await self.tablets[number].hold()
         await self.tablets[number].start(await cell.restart_tablet(TabletId(FIRST_ID + number)))

@@ -1,4 +1,4 @@
-"""What is in doubt is shown with what it waits for, and ends by itself when the home is back."""
+"""Rows in doubt are shown with what they wait for, and end by themselves when the home is back."""
 
 import json
 from typing import Any
