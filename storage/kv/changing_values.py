@@ -31,6 +31,12 @@ async def execute_patching(tablet: KeyValueTablet, commands: Sequence[Command | 
             attempts += 1
 
 
+async def see_deletions(tablet: KeyValueTablet) -> None:
+    """Wait until what was deleted on the disk is deleted for readers of keys too: a blob may be missing a moment before
+    its key is. CommitRefused, ShardLost."""
+    await tablet.execute(())
+
+
 async def read_unchanged(
     tablet: KeyValueTablet, entries: Sequence[tuple[bytes, Entry]], ranges: Sequence[Range]
 ) -> list[list[Buffer]]:
@@ -39,7 +45,7 @@ async def read_unchanged(
     try:
         return await tablet.read(ranges)
     except BlobMissing:
-        await tablet.execute(())  # behind this, the request that deleted them shows
+        await see_deletions(tablet)
         for key, entry in entries:
             if tablet.entry(key) is not entry:
                 raise ValueChanged(key) from None
