@@ -3,9 +3,11 @@ that may have them."""
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from pqbroker.storage.engine import BlobMissing
+from pqbroker.storage.engine import BlobMissing, CommitRefused
+from pqbroker.storage.kv.changing_values import see_deletions
 from pqbroker.storage.kv.commands import KeyMissing
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.tables.serving.open_chunk import INDEX_OF_CHUNK, KeptBlocks, OpenChunk
@@ -79,9 +81,9 @@ class Lookup:
             try:
                 versions += await self._in_chunk(chunk, key)
             except _CHUNK_LOST as damage:
-                if not self._is_current(chunk):
+                if await self._is_replaced(chunk):
                     self._take(self._rows_now())
-                    return await self.find(key)  # merged or moved meanwhile: its rows are elsewhere
+                    return await self.find(key)  # its rows are elsewhere
                 raise chunk.damaged(self._schema, damage) from None
         if chunks:
             versions.sort(key=_newest_first)
@@ -93,7 +95,7 @@ class Lookup:
         try:
             versions = await self._in_chunk(chunk, key)
         except _CHUNK_LOST as damage:
-            if not self._is_current(chunk):
+            if await self._is_replaced(chunk):
                 raise ChunkReplaced from None
             raise chunk.damaged(self._schema, damage) from None
         return max((version.timestamp for version in versions), default=0)
@@ -123,7 +125,7 @@ class Lookup:
             try:
                 read_bytes += await self._add_chunk(chunk, (first, end), found, READ_BYTES_MAX - read_bytes)
             except _CHUNK_LOST as damage:
-                if not self._is_current(chunk):
+                if await self._is_replaced(chunk):
                     raise ChunkReplaced from None
                 raise chunk.damaged(self._schema, damage) from None
         rows: list[tuple[bytes, Sequence[Any]]] = []
@@ -135,10 +137,14 @@ class Lookup:
                 rows.append((key, values))
         return rows
 
-    def _is_current(self, chunk: OpenChunk) -> bool:
-        """Return True if the tablet has a chunk where it was looked for."""
+    async def _is_replaced(self, chunk: OpenChunk) -> bool:
+        """Return True if the tablet has no such chunk any more where it was looked for. ShardLost."""
         now = self._rows_now()
-        return now.kv is self._kv and now.structure.chunks.get(chunk.number) is chunk
+        if now.kv is self._kv:
+            with suppress(CommitRefused):
+                await see_deletions(self._kv)
+            now = self._rows_now()
+        return now.kv is not self._kv or now.structure.chunks.get(chunk.number) is not chunk
 
     async def _add_chunk(
         self, chunk: OpenChunk, bounds: tuple[bytes, bytes | None], found: dict[bytes, list[Version]], bytes_max: int

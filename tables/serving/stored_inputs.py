@@ -6,9 +6,11 @@ clean-up leaves what readers at their timestamps see (`open_reads`).
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from pqbroker.storage.engine import BlobCorrupt, BlobMissing, Buffer, FileRange
+from pqbroker.storage.engine import BlobCorrupt, BlobMissing, Buffer, CommitRefused, FileRange, ShardLost
+from pqbroker.storage.kv.changing_values import see_deletions
 from pqbroker.storage.kv.commands import KeyMissing
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.tables.refusals import TableError
@@ -40,11 +42,13 @@ async def locate_inputs(tablet: SortedTablet, timestamp: int, ranges: Sequence[K
     for _ in range(LOCATE_ATTEMPTS_MAX):
         tablet.check()
         tablet.check_timestamp(timestamp)
-        inputs = _inputs(tablet, timestamp, ranges)
+        kv, inputs = tablet.kv, _inputs(tablet, timestamp, ranges)
         try:
-            return await _located(tablet.kv, inputs, len(tablet.structure.chunks))
+            return await _located(kv, inputs, len(tablet.structure.chunks))
         except (BlobCorrupt, BlobMissing, KeyMissing) as damage:
-            if tablet.is_serving and _inputs(tablet, timestamp, ranges) == inputs:
+            with suppress(CommitRefused, ShardLost):
+                await see_deletions(kv)
+            if tablet.is_serving and tablet.kv is kv and _inputs(tablet, timestamp, ranges) == inputs:
                 raise _damaged(tablet, damage) from None  # else it was merged or flushed meanwhile
     text = f"chunks of {tablet.name} were replaced {LOCATE_ATTEMPTS_MAX} times while they were looked for"
     raise TableError("TABLET_BUSY", text, "Try again.")

@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
-from pqbroker.tables.serving import lookups
+from pqbroker.storage.engine import BlobMissing
+from pqbroker.storage.kv.tablet import KeyValueTablet
+from pqbroker.tables.serving import lookups, stored_inputs
+from pqbroker.tables.serving.open_chunk import OpenChunk
 from tests.broker.web.conftest import Web
 from tests.broker.web.test_sorted_background import flush, holds, set_attributes, tablet_of
 from tests.broker.web.test_sorted_tables import PATH, create, insert, row
@@ -127,3 +130,54 @@ async def test_a_lookup_beside_compaction_is_tried_again(web: Web, monkeypatch: 
     monkeypatch.setattr(lookups.Lookup, "_index", compacted)
     assert len(await found(web, {"shop": "a"})) == 50
     assert tries == 2
+
+
+SOUGHT = {"key": {"keys": [{"shop": "a", "id": 7}]}, "prefix": {"prefix": {"shop": "a"}}}
+
+
+@pytest.mark.parametrize("sought", SOUGHT.values(), ids=SOUGHT)
+async def test_a_blob_that_is_missing_before_its_chunk_shows_as_gone_is_no_damage(
+    web: Web, monkeypatch: pytest.MonkeyPatch, sought: Any
+) -> None:
+    await create(web)
+    await insert(web, row("a", 7, count=1))
+    await flush(web)
+    tablet, (before,), read = tablet_of(web), tablet_of(web).structure.chunks, OpenChunk._read
+
+    async def gone(self: OpenChunk, kv: KeyValueTablet, position: int, size: int) -> bytes:
+        if self.number == before:
+            raise BlobMissing("its chunk is being replaced")
+        return await read(self, kv, position, size)
+
+    async def shown(kv: KeyValueTablet) -> None:
+        await set_attributes(web, forced_compaction_revision=1)
+        await holds(web, lambda: before not in tablet.structure.chunks)
+
+    monkeypatch.setattr(OpenChunk, "_read", gone)
+    monkeypatch.setattr(lookups, "see_deletions", shown)
+    status, answer = await web.ask("POST", f"{PATH}/lookup", sought)
+    assert (status, [one["count"] for one in answer["rows"]]) == (200, [1])
+
+
+async def test_a_query_takes_a_blob_that_is_missing_before_its_chunk_shows_as_gone_for_no_damage(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(web)
+    await insert(web, row("a", 7, count=1))
+    await flush(web)
+    tablet, (before,), locate = tablet_of(web), tablet_of(web).structure.chunks, stored_inputs._located
+
+    async def gone(kv: KeyValueTablet, inputs: Any, chunks: int) -> Any:
+        if before in tablet.structure.chunks:
+            raise BlobMissing("its chunk is being replaced")
+        return await locate(kv, inputs, chunks)
+
+    async def shown(kv: KeyValueTablet) -> None:
+        await set_attributes(web, forced_compaction_revision=1)
+        await holds(web, lambda: before not in tablet.structure.chunks)
+
+    monkeypatch.setattr(stored_inputs, "_located", gone)
+    monkeypatch.setattr(stored_inputs, "see_deletions", shown)
+    located = await stored_inputs.locate_inputs(tablet, tablet.visible, [(b"", None)])
+    assert located.chunks == 1
+    assert before not in tablet.structure.chunks
