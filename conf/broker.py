@@ -1,13 +1,14 @@
 """Broker settings: every limit and choice of a node. Names are Kafka's where Kafka has one, `pqbroker.` otherwise.
 
-Those of HTTP, SQL, consumer groups and test brokers are declared in `http`, `sql`, `consumer_groups` and `cues`; those
-of Kafka's that change nothing here are tables, in `without_effect` and `access_control`.
+Those of the cleaner, HTTP, SQL, consumer groups and test brokers are declared in `cleaner`, `http`, `sql`,
+`consumer_groups` and `cues`; those of Kafka's that change nothing here are tables, in `without_effect` and
+`access_control`.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-from pqbroker.conf import consumer_groups, cues, http, sql, storage, tables, topic_defaults, transactions
+from pqbroker.conf import cleaner, consumer_groups, cues, http, sql, storage, tables, topic_defaults, transactions
 from pqbroker.conf.access_control import ACCESS_CONTROL
 from pqbroker.conf.addresses import address_counts
 from pqbroker.conf.declare import Kind, rows, setting
@@ -293,6 +294,15 @@ class BrokerSettings:
         "Reads of one partition from the disk at once; more wait.", low=1,
     )  # fmt: skip
 
+    # The cleaner of compacted topics
+    cleaner_enable: bool = cleaner.ENABLE
+    cleaner_threads: int = cleaner.THREADS
+    cleaner_io_rate: float = cleaner.IO_RATE
+    cleaner_buffer_bytes: int = cleaner.BUFFER_BYTES
+    cleaner_load_factor: float = cleaner.LOAD_FACTOR
+    cleaner_backoff_ms: int = cleaner.LOOK_PERIOD_MS
+    cleaner_batch_bytes_max: int = cleaner.CLEANED_BATCH_BYTES_MAX
+
     # HTTP and metrics
     http_hosts: tuple[str, ...] = http.HOSTS
     http_body_bytes_max: int = http.BODY_BYTES_MAX
@@ -365,6 +375,12 @@ class BrokerSettings:
     compression_lz4_level: int = topic_defaults.COMPRESSION_LZ4_LEVEL
     compression_zstd_level: int = topic_defaults.COMPRESSION_ZSTD_LEVEL
     log_cleanup_policy: tuple[str, ...] = topic_defaults.LOG_CLEANUP_POLICY
+    log_cleaner_min_cleanable_ratio: float = topic_defaults.LOG_CLEANER_MIN_CLEANABLE_RATIO
+    log_cleaner_delete_retention_ms: int = topic_defaults.LOG_CLEANER_DELETE_RETENTION_MS
+    log_cleaner_min_compaction_lag_ms: int = topic_defaults.LOG_CLEANER_MIN_COMPACTION_LAG_MS
+    log_cleaner_max_compaction_lag_ms: int = topic_defaults.LOG_CLEANER_MAX_COMPACTION_LAG_MS
+    log_roll_ms: int | None = topic_defaults.LOG_ROLL_MS
+    log_roll_hours: int = topic_defaults.LOG_ROLL_HOURS
     log_message_timestamp_type: str = topic_defaults.LOG_MESSAGE_TIMESTAMP_TYPE
     log_message_timestamp_before_max_ms: int = topic_defaults.LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS
     log_message_timestamp_after_max_ms: int = topic_defaults.LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS

@@ -7,8 +7,6 @@ from pqbroker.conf.declare import Kind, setting, without_effect
 _LONG_MAX = (1 << 63) - 1
 
 COMPACT = "compact"
-NO_COMPACTION = "`compact` requires a key in each record and does not compact yet: without `delete` every record stays"
-"""Warning that cleanup.policy=compact is only partly supported, in the setting's text and in the log."""
 PRODUCER = "producer"
 """The compression.type that leaves batches as they come."""
 AUTO, HEADER, FULL = "auto", "header", "full"
@@ -27,7 +25,8 @@ class TopicConfig:
 
     cleanup_policy: tuple[str, ...] = setting(
         "cleanup.policy", Kind.LIST, ("delete",),
-        f"Removal of old records: `delete` by age or size; {NO_COMPACTION}.",
+        "Removal of old records: `delete` by age or size; `compact` keeps the last record of each key, and requires a "
+        "key in each; both together are possible.",
         choices=("delete", "compact"),
     )  # fmt: skip
     compression_type: str = setting(
@@ -46,9 +45,10 @@ class TopicConfig:
     compression_zstd_level: int = setting(
         "compression.zstd.level", Kind.INT, 3, "Level of `compression.type=zstd`.", low=-131_072, high=22
     )
-    delete_retention_ms: int = without_effect(
-        "delete.retention.ms", Kind.LONG, 86_400_000, "Time that compaction keeps tombstones.", low=0
-    )
+    delete_retention_ms: int = setting(
+        "delete.retention.ms", Kind.LONG, 86_400_000,
+        "Time that compaction keeps the tombstone of a key after it removed the records that it hides.", low=0,
+    )  # fmt: skip
     file_delete_delay_ms: int = without_effect(
         "file.delete.delay.ms", Kind.LONG, 60_000, "Space is freed when the deletion is durable.", low=0
     )
@@ -71,9 +71,10 @@ class TopicConfig:
     )
     local_retention_bytes: int = without_effect("local.retention.bytes", Kind.LONG, -2, "Nothing is tiered.", low=-2)
     local_retention_ms: int = without_effect("local.retention.ms", Kind.LONG, -2, "Nothing is tiered.", low=-2)
-    max_compaction_lag_ms: int = without_effect(
-        "max.compaction.lag.ms", Kind.LONG, _LONG_MAX, "Time after which compaction must handle a record.", low=1
-    )
+    max_compaction_lag_ms: int = setting(
+        "max.compaction.lag.ms", Kind.LONG, _LONG_MAX,
+        "Time after which compaction reaches a record, whatever `min.cleanable.dirty.ratio` says.", low=1,
+    )  # fmt: skip
     max_message_bytes: int = setting(
         "max.message.bytes", Kind.INT, 1_048_588, "Bytes of a record batch at most.", low=0, high=125_829_120
     )
@@ -90,10 +91,12 @@ class TopicConfig:
         "Clock of a record's timestamp: the producer's or the broker's.",
         choices=("CreateTime", "LogAppendTime"),
     )  # fmt: skip
-    min_cleanable_dirty_ratio: float = without_effect(
-        "min.cleanable.dirty.ratio", Kind.DOUBLE, 0.5, "Part of a log that is dirty before compaction.", low=0, high=1
-    )
-    min_compaction_lag_ms: int = without_effect(
+    min_cleanable_dirty_ratio: float = setting(
+        "min.cleanable.dirty.ratio", Kind.DOUBLE, 0.5,
+        "Part of a log behind its head, in bytes, above which it is compacted when it was not compacted yet.",
+        low=0, high=1,
+    )  # fmt: skip
+    min_compaction_lag_ms: int = setting(
         "min.compaction.lag.ms", Kind.LONG, 0, "Time in which compaction leaves a record alone.", low=0
     )
     min_insync_replicas: int = without_effect(
@@ -120,7 +123,11 @@ class TopicConfig:
         "segment.index.bytes", Kind.INT, 10_485_760, "A blob carries its own index.", low=4
     )
     segment_jitter_ms: int = without_effect("segment.jitter.ms", Kind.LONG, 0, "Segments belong to the node.", low=0)
-    segment_ms: int = without_effect("segment.ms", Kind.LONG, 604_800_000, "Segments belong to the node.", low=1)
+    segment_ms: int = setting(
+        "segment.ms", Kind.LONG, 604_800_000,
+        "Time after which records of a compacted topic leave the head, so that they can be compacted; "
+        "`max.compaction.lag.ms` where that is shorter. Other topics: no effect.", low=1,
+    )  # fmt: skip
     unclean_leader_election_enable: bool = without_effect(
         "unclean.leader.election.enable", Kind.BOOLEAN, False, "There is one replica: no election loses records."
     )

@@ -22,9 +22,25 @@ COMPRESSION_ZSTD_LEVEL = setting(
     low=-131_072, high=22,
 )  # fmt: skip
 LOG_CLEANUP_POLICY = setting(
-    "log.cleanup.policy", Kind.LIST, ("delete",), "Default of `cleanup.policy`; `compact` does not compact yet.",
+    "log.cleanup.policy", Kind.LIST, ("delete",), "Default of `cleanup.policy`.",
     choices=("delete", "compact"),
 )
+LOG_CLEANER_MIN_CLEANABLE_RATIO = setting(
+    "log.cleaner.min.cleanable.ratio", Kind.DOUBLE, 0.5, "Default of `min.cleanable.dirty.ratio`.", low=0, high=1
+)
+LOG_CLEANER_DELETE_RETENTION_MS = setting(
+    "log.cleaner.delete.retention.ms", Kind.LONG, 86_400_000, "Default of `delete.retention.ms`.", low=0
+)
+LOG_CLEANER_MIN_COMPACTION_LAG_MS = setting(
+    "log.cleaner.min.compaction.lag.ms", Kind.LONG, 0, "Default of `min.compaction.lag.ms`.", low=0
+)
+LOG_CLEANER_MAX_COMPACTION_LAG_MS = setting(
+    "log.cleaner.max.compaction.lag.ms", Kind.LONG, _LONG_MAX, "Default of `max.compaction.lag.ms`.", low=1
+)
+LOG_ROLL_MS = setting(
+    "log.roll.ms", Kind.LONG, None, "Default of `segment.ms`; without it: `log.roll.hours`.", low=1
+)
+LOG_ROLL_HOURS = setting("log.roll.hours", Kind.INT, 168, "Default of `segment.ms` in hours.", low=1)
 LOG_MESSAGE_TIMESTAMP_TYPE = setting(
     "log.message.timestamp.type", Kind.STRING, "CreateTime", "Default of `message.timestamp.type`.",
     choices=("CreateTime", "LogAppendTime"),

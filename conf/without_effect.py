@@ -101,8 +101,6 @@ log.index.interval.bytes | int | 4096 | 0..
 log.index.size.max.bytes | int | 10485760 | 4..
 # `pqbroker.segment.bytes` and the node decide on segments.
 log.segment.bytes | int | 1073741824 | 14..
-log.roll.ms | long | null
-log.roll.hours | int | 168 | 1..
 log.roll.jitter.ms | long | null
 log.roll.jitter.hours | int | 0 | 0..
 log.preallocate | boolean | false
@@ -112,18 +110,8 @@ log.segment.delete.delay.ms | long | 60000 | 0..
 log.initial.task.delay.ms | long | 30000 | 0..
 # A directory that fails closes its cell at once.
 log.dir.failure.timeout.ms | long | 30000 | 1..
-# For the cleaner of compacted topics.
-log.cleaner.enable | boolean | true
-log.cleaner.threads | int | 1 | 0..
-log.cleaner.io.max.bytes.per.second | double | 1.7976931348623157e+308
-log.cleaner.dedupe.buffer.size | long | 134217728
+# The cleaner reads and writes a few bodies at a time, 16 MiB.
 log.cleaner.io.buffer.size | int | 524288 | 0..
-log.cleaner.io.buffer.load.factor | double | 0.9
-log.cleaner.backoff.ms | long | 15000 | 0..
-log.cleaner.min.cleanable.ratio | double | 0.5 | 0..1
-log.cleaner.delete.retention.ms | long | 86400000 | 0..
-log.cleaner.min.compaction.lag.ms | long | 0 | 0..
-log.cleaner.max.compaction.lag.ms | long | 9223372036854775807 | 1..
 # What waits is dropped when it is answered.
 fetch.purgatory.purge.interval.requests | int | 1000
 producer.purgatory.purge.interval.requests | int | 1000

@@ -15,10 +15,6 @@ from pqbroker.cli.refusals import WrongInput, near
 from pqbroker.protocol.messages.describe_configs import DescribeConfigsResourceResult
 
 _TOPIC_SOURCE = 1
-_POLICY = "cleanup.policy"
-_COMPACT = "compact"
-_NOT_YET = "does not compact yet"
-"""Text by which a broker of ours is known, in its documentation of `cleanup.policy`."""
 
 
 def add_configs(app: Family) -> None:
@@ -48,7 +44,6 @@ def configs(
         if changes:
             changes = _by_known_names(cluster, topic, changes, before)
             alter_configs(cluster, TOPIC, topic, changes)
-            tell_no_compaction(cluster, topic, changes)
         now = settled(lambda: describe_configs(cluster, TOPIC, topic), lambda after: _have_come(changes, before, after))
     found = [each for each in now if every or is_own(each)]
     if json:
@@ -58,15 +53,6 @@ def configs(
         show_table(("config", "value", "source"), [(each.name, each.value, source(each)) for each in found])
     else:
         say(f"topic {topic} has every config from the broker; --all shows them")
-
-
-def tell_no_compaction(cluster: Cluster, topic: str, given: Mapping[str, str | None]) -> None:
-    """Warn on standard error if a topic was given `compact` and its broker says that it does not compact."""
-    if _COMPACT not in (given.get(_POLICY) or "").split(","):
-        return
-    for each in describe_configs(cluster, TOPIC, topic, [_POLICY]):
-        if _NOT_YET in (each.documentation or ""):
-            tell(f"topic {topic}: {_POLICY}: {each.documentation}")
 
 
 def is_own(each: DescribeConfigsResourceResult) -> bool:

@@ -292,6 +292,20 @@ LIMITS = (
         "broker/web/test_sorted_limits.py::test_a_merge_that_takes_too_much_memory_ends_and_rows_stay",
     ),
     Limit(
+        "keys of a compacted partition that one cleaning looks at",
+        ("log.cleaner.dedupe.buffer.size", "log.cleaner.io.buffer.load.factor"), "the next pass looks at them",
+        "broker/web/test_cleaning.py::test_more_keys_than_there_is_room_for_are_cleaned_in_several_passes",
+    ),
+    Limit(
+        "unpacked bytes of a batch that is cleaned", ("pqbroker.cleaner.batch.bytes.max",),
+        "the batch stays as it is, and is named",
+        "pq/log/test_cleaning.py::test_a_batch_that_unpacks_over_the_limit_stays_as_it_is",
+    ),
+    Limit(
+        "bytes that cleanings read and write in a second", ("log.cleaner.io.max.bytes.per.second",),
+        "they wait", "broker/web/test_cleaning.py::test_cleaning_keeps_to_its_rate",
+    ),
+    Limit(
         "bytes of a chunk", ("pqbroker.table.chunk.bytes.max",), "the next key begins another one",
         "tables/work/sorted/test_merging.py::test_a_chunk_of_its_greatest_size_ends_before_the_next_key",
     ),

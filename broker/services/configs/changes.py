@@ -21,7 +21,6 @@ from pqbroker.broker.services.configs.operations import (
     taken_changes,
 )
 from pqbroker.broker.services.topics.finding import find_topic
-from pqbroker.broker.services.topics.partitions import needs_keys
 from pqbroker.broker.services.topics.topic_names import check_topic_name
 from pqbroker.broker.services.topics.topic_schemas import (
     FORMATS,
@@ -31,7 +30,6 @@ from pqbroker.broker.services.topics.topic_schemas import (
     fixed_configs,
     follow_retention,
 )
-from pqbroker.broker.services.topics.topics import tell_no_compaction
 from pqbroker.conf.declare import ConfigError, declared
 from pqbroker.conf.defaults import check_changed, topic_defaults, wrong_texts
 from pqbroker.conf.topic import TopicConfig
@@ -101,12 +99,9 @@ async def _alter_topic(asked: Alteration) -> None:
     if asked.validate_only:
         check_changed(change(stored), stored, node.settings)
         return
-    was_compacted = needs_keys(topic)
     is_given = not replaces and any(one.name == RETENTION for one in changes)
     follow = partial(follow_retention, node.settings, is_given=is_given)
-    changed = await node.cell.current.topics.reconfigure(name, change, follow)
-    if needs_keys(changed) and not was_compacted:
-        tell_no_compaction(name)
+    await node.cell.current.topics.reconfigure(name, change, follow)
 
 
 async def _alter_broker(asked: Alteration) -> None:

@@ -10,7 +10,6 @@ from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, Effect, declarations, declared
 from pqbroker.conf.defaults import check_size
 from pqbroker.conf.dynamic import DYNAMIC, OF_ONE_NODE, Layers, layers, wrong_settings
-from pqbroker.conf.topic import COMPACT, NO_COMPACTION
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.uninterrupted import uninterrupted
 
@@ -111,8 +110,6 @@ def _tell_in_vain(name: str, changed: Texts) -> None:
     in_vain = sorted(each for each in changed if each in known and known[each].effect is Effect.NONE)
     if in_vain:
         log.warning("%s: set without effect in this broker: %s", _node_text(name), ", ".join(in_vain))
-    if _POLICY in changed and COMPACT in declarations(BrokerSettings)[_POLICY].parse(changed[_POLICY]):
-        log.warning("%s: %s: %s", _node_text(name), _POLICY, NO_COMPACTION)
 
 
 def check_node_name(name: str, node_id: str) -> None:

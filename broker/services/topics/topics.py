@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from pqbroker.broker.services.commits.in_doubt import IN_DOUBT_CURE
 from pqbroker.broker.services.topics.callers import TopicsNode
 from pqbroker.broker.services.topics.directories import bundle_of
-from pqbroker.broker.services.topics.partitions import needs_keys, unknown_topic
+from pqbroker.broker.services.topics.partitions import unknown_topic
 from pqbroker.broker.services.topics.topic_names import CLUSTER_METADATA, check_topic_name, colliding_name
 from pqbroker.broker.services.topics.topic_schemas import check_schema
 from pqbroker.conf.defaults import check_changed
-from pqbroker.conf.topic import NO_COMPACTION
 from pqbroker.pq.serving.transacted_batches import await_transactions
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.ids import CellId
@@ -73,15 +72,7 @@ async def create_topic(
     inherited = bundle_of(node.cell.current.scheme, name) if cells is None else None
     if inherited is not None and "pq.bundle" not in config:
         config = {**config, "pq.bundle": inherited}
-    topic = await node.cell.current.topics.create(name, partitions, config, table, cells)
-    if needs_keys(topic):
-        tell_no_compaction(name)
-    return topic
-
-
-def tell_no_compaction(name: str) -> None:
-    """Warn of a topic that Kafka would compact from now on."""
-    log.warning("topic %s: cleanup.policy: %s", name, NO_COMPACTION)
+    return await node.cell.current.topics.create(name, partitions, config, table, cells)
 
 
 async def find_or_create_topic(node: TopicsNode, name: str) -> "Topic":
