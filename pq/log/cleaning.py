@@ -11,10 +11,10 @@ never come back. Kafka sets horizons at the first cleaning that reaches a tombst
 the log: the same. Here a cleaning may begin anywhere: its caller says whether all before was cleaned by the same keys.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from hashlib import blake2b
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
+from pqbroker.pq.log.cleaning_keys import LastOffsets
 from pqbroker.protocol.cleaned_batches import (
     PlacedRecord,
     PlacedRecords,
@@ -23,52 +23,12 @@ from pqbroker.protocol.cleaned_batches import (
     empty_batch,
     place_records,
 )
-from pqbroker.protocol.errors import KafkaError
+from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader, read_header
 from pqbroker.storage.engine import Buffer
 
-DIGEST_BYTES = 16
-"""Shorter keys stand for themselves, so that they equal no digest."""
-
-Digest = Callable[[bytes], bytes]
-
-
-def key_digest(key: bytes) -> bytes:
-    """Return what stands for a key in memory: equal for equal keys, and for no other two in 2^64 of them, about."""
-    return key if len(key) < DIGEST_BYTES else blake2b(key, digest_size=DIGEST_BYTES).digest()
-
-
-class LastOffsets:
-    """The last offset of each key in the batches that were looked at: at most `keys_max` keys."""
-
-    __slots__ = ("_digest", "_offsets", "keys_max")
-
-    def __init__(self, keys_max: int, digest: Digest = key_digest) -> None:
-        self.keys_max = keys_max
-        self._digest = digest
-        self._offsets: dict[bytes, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._offsets)
-
-    def take(self, records: Iterable[PlacedRecord]) -> bool:
-        """Look at the records of one batch. False: they may have more keys than there is room for, so none is taken.
-
-        Batches come in the order of their offsets. A cleaning ends before the first one that is not taken.
-        """
-        keys = [(self._digest(record.key), record.offset) for record in records if record.key is not None]
-        if len(self._offsets) + len(keys) > self.keys_max and not self._fits(keys):
-            return False
-        self._offsets.update(keys)
-        return True
-
-    def last(self, key: bytes) -> int:
-        """The last offset of the key; -1 if it was not seen."""
-        return self._offsets.get(self._digest(key), -1)
-
-    def _fits(self, keys: Sequence[tuple[bytes, int]]) -> bool:
-        new = {key for key, _ in keys if key not in self._offsets}
-        return len(self._offsets) + len(new) <= self.keys_max
+RECORD_BYTES_LEAST: Final = 64
+"""Least size with which a record counts against the limit of a batch: in memory it takes a few times that."""
 
 
 class CleaningRules(NamedTuple):
@@ -113,6 +73,14 @@ def clean(
     return cleaning.finish(batches[-1])
 
 
+def place_within(batch: memoryview, unpacked_bytes_max: int) -> PlacedRecords:
+    """Take a batch apart. KafkaError where it is damaged, or has more bytes or records than a cleaning unpacks."""
+    count = read_header(batch).record_count
+    if count * RECORD_BYTES_LEAST > unpacked_bytes_max:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"a batch of {count} records is larger than {unpacked_bytes_max}")
+    return place_records(batch, unpacked_bytes_max)
+
+
 class _Cleaning:
     """The cleaning of adjacent bodies while it goes through their batches."""
 
@@ -139,7 +107,7 @@ class _Cleaning:
             self._is_clean = False
             return
         try:
-            placed = place_records(batch, self._rules.unpacked_bytes_max)
+            placed = place_within(batch, self._rules.unpacked_bytes_max)
         except KafkaError:
             self._left.append(batch)
             self._unread.append(header.base_offset)

@@ -6,6 +6,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from pqbroker.pq.log.body import Bodies
+from pqbroker.pq.log.cleaned_log import CleanedLog
 from pqbroker.pq.log.keys import COUNT_MAX
 
 
@@ -14,6 +15,7 @@ class Dirt(Enum):
 
     FORCED = "forced"
     LATE = "late"
+    TOMBSTONES = "tombstones"
     DIRTY = "dirty"
     CLEAN = "clean"
     BELOW_RATIO = "below_ratio"
@@ -40,7 +42,7 @@ class Due(NamedTuple):
 
     @property
     def is_due(self) -> bool:
-        return self.reason in (Dirt.FORCED, Dirt.LATE, Dirt.DIRTY)
+        return self.reason in (Dirt.FORCED, Dirt.LATE, Dirt.TOMBSTONES, Dirt.DIRTY)
 
     @property
     def dirty_ratio(self) -> float:
@@ -54,7 +56,7 @@ class WindowLimits(NamedTuple):
     base_bytes: int = 16 << 20
     ratio: float = 2.0
     count_max: int = 100
-    bytes_max: int = 64 << 20
+    bytes_max: int = 16 << 20
 
 
 class Window(NamedTuple):
@@ -65,28 +67,30 @@ class Window(NamedTuple):
 
 
 def when_due(
-    bodies: Bodies, cleaned_to: int, stable_end: int, limits: CleaningLimits, now_ms: int, *, is_forced: bool = False
+    bodies: Bodies, cleaned: CleanedLog, stable_end: int, limits: CleaningLimits, now_ms: int, *,
+    is_forced: bool = False,
 ) -> Due:
-    """Decide whether the bodies below the last stable offset `stable_end` are to be cleaned now; those before
-    `cleaned_to` were, by what there was then.
+    """Decide whether the bodies below the last stable offset `stable_end` are to be cleaned now.
 
     A body younger than min.compaction.lag.ms ends what may be cleaned. The ratio has to be above
-    min.cleanable.dirty.ratio, as in Kafka.
+    min.cleanable.dirty.ratio, as in Kafka. Where the time of tombstones has come, they are a reason by themselves.
     """
     count = 0
     old_ms = now_ms - limits.lag_ms_min
     while count < len(bodies) and bodies.ends[count] <= stable_end and bodies.created[count] <= old_ms:
         count += 1
     bound = bodies.ends[count - 1] if count else 0
-    first = min(bodies.find(cleaned_to), count)
+    first = min(bodies.find(cleaned.end), count)
     found = Due(Dirt.CLEAN, bound, count, sum(bodies.sizes[first:count]), sum(bodies.sizes[:count]))
     if is_forced and count:
         return found._replace(reason=Dirt.FORCED)
+    if first < count and bodies.created[first] + limits.lag_ms_max <= now_ms:
+        return found._replace(reason=Dirt.LATE)
+    if count and cleaned.due_ms is not None and cleaned.due_ms <= now_ms:
+        return found._replace(reason=Dirt.TOMBSTONES)
     if first == count:
         is_young = count < len(bodies) and bodies.ends[count] <= stable_end
         return found._replace(reason=Dirt.YOUNG) if is_young else found
-    if bodies.created[first] + limits.lag_ms_max <= now_ms:
-        return found._replace(reason=Dirt.LATE)
     return found._replace(reason=Dirt.DIRTY if found.dirty_ratio > limits.dirty_ratio_min else Dirt.BELOW_RATIO)
 
 
@@ -95,12 +99,17 @@ def windows(bodies: Bodies, count: int, limits: WindowLimits) -> list[Window]:
     found: list[Window] = []
     first = 0
     while first < count:
-        last = min(extend(bodies.sizes[first:count], limits) + first, count)
-        while last > first + 1 and bodies.ends[last - 1] - bodies.offsets[first] > COUNT_MAX:
-            last -= 1
-        found.append(Window(first, last))
-        first = last
+        found.append(window_from(bodies, first, count, limits))
+        first = found[-1].last
     return found
+
+
+def window_from(bodies: Bodies, first: int, count: int, limits: WindowLimits) -> Window:
+    """Return the window that begins with the body `first`, of the oldest `count` bodies."""
+    last = min(extend(bodies.sizes[first : min(count, first + limits.count_max)], limits) + first, count)
+    while last > first + 1 and bodies.ends[last - 1] - bodies.offsets[first] > COUNT_MAX:
+        last -= 1
+    return Window(first, last)
 
 
 def extend(sizes: Sequence[int], limits: WindowLimits) -> int:

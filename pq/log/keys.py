@@ -5,6 +5,7 @@ A key's form is its version: another form would take other letters. A key that i
 d<partition:10>_<offset:20>_<part:5>_<count:10>_<internal parts:5>[|]   record batches; `|` marks a head blob
 x<partition:10>_<offset:20>_<part:5>_<count:10>_<internal parts:5>     a slice of a batch that is being stored in parts
 i<partition:10>                                                        partition meta
+c<partition:10>                                                        how far the log was cleaned
 m<partition:10>p<producer id:20>                                       what is remembered of a producer
 m<partition:10>c<group id>                                             how far a consumer has read
 m<partition:10>s<session>                                              the last batch of rows of a session
@@ -87,6 +88,11 @@ def data_start(partition: int, offset: int) -> bytes:
 
 def meta_key(partition: int) -> bytes:
     return b"i%010d" % partition
+
+
+def cleaned_key(partition: int) -> bytes:
+    """Return the key of what is known of the cleanings of a partition."""
+    return b"c%010d" % partition
 
 
 def producer_key(partition: int, producer_id: int) -> bytes:
@@ -203,7 +209,7 @@ def parse_transaction_key(key: bytes) -> TransactionId:
 
 def foreign_ranges(partition: int) -> Iterator[tuple[bytes, bytes]]:
     """Bounds lo <= key < hi of the keys of all partitions but this one."""
-    for letter in b"dfimpqstx":
+    for letter in b"cdfimpqstx":
         yield b"%c" % letter, b"%c%010d" % (letter, partition)
         yield b"%c%010d" % (letter, partition + 1), b"%c" % (letter + 1)
 

@@ -37,8 +37,8 @@ class Partition:
     """State of one partition (A.2)."""
 
     __slots__ = (
-        "bodies", "end_offset", "epochs", "facts", "generation", "has_leftovers", "head", "index", "is_writing",
-        "layout", "producers", "sessions", "settings", "start_offset", "unreadable",
+        "bodies", "cleaned", "end_offset", "epochs", "facts", "generation", "has_leftovers", "head", "index",
+        "is_writing", "layout", "producers", "sessions", "settings", "start_offset", "unreadable",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +62,7 @@ class Partition:
         self.producers = Producers(stored.producers)
         self.sessions = Sessions(stored.sessions)
         self.facts = PartitionFacts(index, stored.facts, of_node.timestamps or unreserved())
+        self.cleaned = stored.cleaned
         self.is_writing = False
         self.has_leftovers = False
         """True while parts of a batch that was refused are stored; the next write wipes them."""
@@ -105,6 +106,8 @@ class Partition:
             first = self.bodies.number_of(replaced.names[0])
             assert first is not None, replaced
             self.bodies.replace(first, first + len(replaced.names), replaced.size, replaced.max_timestamp)
+        if cycle.cleaned is not None:
+            self.cleaned = cycle.cleaned
         if cycle.bodies:
             head.restart(cycle.head_blob)
         elif cycle.head_blob is not None:

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pqbroker.pq.log.body import BODY_INDEX_GAP_BYTES, Bodies, BodyName, Columns, encode_index
-from pqbroker.pq.log.keys import COUNT_MAX, body_key, meta_key
+from pqbroker.pq.log.cleaned_log import CleanedLog
+from pqbroker.pq.log.keys import COUNT_MAX, body_key, cleaned_key, meta_key
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.start_state import Meta
 from pqbroker.pq.log.write_cycle import Cycle, ReplacedBodies
@@ -19,7 +20,8 @@ from pqbroker.storage.kv.commands import DeleteRange, Write
 
 
 class NewBody(NamedTuple):
-    """Batches in the place of adjacent bodies, oldest first. `columns`: their index, as `index_of` makes it."""
+    """Batches in the place of adjacent bodies, oldest first, end to end in buffers that may cut them anywhere.
+    `columns`: their index, as `index_of` makes it."""
 
     replaced: Sequence[BodyName]
     batches: Sequence[Buffer]
@@ -42,14 +44,22 @@ def index_of(batches: Sequence[Buffer]) -> Columns:
     return columns
 
 
-def plan_replacing(partition: Partition, made: Sequence[NewBody], now_ms: int) -> Cycle:
-    """Plan the replacing of bodies, all at once; an empty plan when one of them is not as it was named any more."""
+def plan_replacing(
+    partition: Partition, made: Sequence[NewBody], now_ms: int, cleaned: CleanedLog | None = None
+) -> Cycle:
+    """Plan the replacing of bodies, all at once; an empty plan when one of them is not as it was named any more.
+    `cleaned`: what is known of the log's cleanings then, perhaps nothing but that."""
     assert not partition.is_writing
     cycle = partition.no_change(now_ms)
     spans = [_span(partition.bodies, body.replaced) for body in made]
-    if not made or None in spans:
+    if None in spans or not (made or cleaned):
         return cycle
     partition.is_writing = True
+    if cleaned is not None:
+        cycle.cleaned = cleaned
+        cycle.store(cleaned_key(partition.index), cleaned.encode())
+    if not made:
+        return cycle
     cycle.replaced = [
         _place(partition, cycle, body, span) for body, span in zip(made, spans, strict=True) if span is not None
     ]

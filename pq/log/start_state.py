@@ -6,6 +6,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from pqbroker.pq.log.body import Bodies
+from pqbroker.pq.log.cleaned_log import NEVER_CLEANED, CleanedLog
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.log.head import Head, HeadBlob
 from pqbroker.pq.log.keys import OFFSET_MAX, parse_data_key
@@ -84,6 +85,7 @@ class StoredPartition(NamedTuple):
     """Facts of blobs, as `PartitionFacts` takes them."""
     transactions: StoredTransactions | None = None
     """None: no transaction has left anything, the usual case."""
+    cleaned: CleanedLog = NEVER_CLEANED
 
 
 NO_META = Meta(0, 0, [])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from pqbroker.pq.log.body import BodyIndex, BodyName
+from pqbroker.pq.log.cleaned_log import CleanedLog
 from pqbroker.pq.log.head import HeadBlob
 from pqbroker.pq.log.levels import Placement
 from pqbroker.pq.log.producers import Producer
@@ -65,9 +66,10 @@ class Cycle:
     """One planned KV request and what it will mean."""
 
     __slots__ = (
-        "bodies", "commands", "duplicate_bytes", "duplicates", "end_offset", "facts", "first_offset", "forgotten",
-        "forgotten_sessions", "gone", "head_blob", "joint", "mark", "now_ms", "outcomes", "parts", "placement",
-        "producers", "puts", "replaced", "rows", "sessions", "start_offset", "stores_epoch", "touches_parts",
+        "bodies", "cleaned", "commands", "duplicate_bytes", "duplicates", "end_offset", "facts", "first_offset",
+        "forgotten", "forgotten_sessions", "gone", "head_blob", "joint", "mark", "now_ms", "outcomes", "parts",
+        "placement", "producers", "puts", "replaced", "rows", "sessions", "start_offset", "stores_epoch",
+        "touches_parts",
     )  # fmt: skip
 
     def __init__(self, start_offset: int, end_offset: int, mark: int, now_ms: int) -> None:
@@ -105,6 +107,8 @@ class Cycle:
         """Change that `head_blob` makes to the head; None: it is the new head, behind `bodies`."""
         self.bodies: list[ClosedBody] = []
         self.replaced: Sequence[ReplacedBodies] = ()
+        self.cleaned: CleanedLog | None = None
+        """Last cleaning of the log from now on; None: the same one as before."""
         self.stores_epoch = False
 
     @property

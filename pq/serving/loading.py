@@ -11,10 +11,12 @@ from itertools import islice
 from typing import TypeVar
 
 from pqbroker.pq.log import consumers, producers
+from pqbroker.pq.log.cleaned_log import NEVER_CLEANED, CleanedLog
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.log.keys import (
     TRANSACTIONS,
     TRANSACTIONS_END,
+    cleaned_key,
     consumer_range,
     data_range,
     facts_range,
@@ -76,10 +78,11 @@ async def load(kv: KeyValueTablet, index: int, generation: int, first_offset: in
     sessions = [_pair(key, parse_session_key, _decode_session, entry) for key, entry in kv.keys(lo, hi)]
     facts = await _load_facts(kv, index, start_state)
     transactions = await _load_transactions(kv, index)
+    cleaned = await _load_cleaned(kv, index)
     leftovers = [*start_state.orphans, *(key for key, _ in kv.keys(*part_range(index)))]
     if leftovers:
         await kv.execute([DeleteRange(key, True, key, True) for key in leftovers])
-    return StoredPartition(start_state, meta, producers, offsets, sessions, facts, transactions)
+    return StoredPartition(start_state, meta, producers, offsets, sessions, facts, transactions, cleaned)
 
 
 async def renumber(kv: KeyValueTablet, index: int) -> None:
@@ -157,6 +160,12 @@ async def _load_transactions(kv: KeyValueTablet, index: int) -> StoredTransactio
         transaction, head = _pair(key, parse_transaction_key, _decode_prepared, await _value(kv, key))
         prepared = _read(_place(key), partial(_check_key, transaction), head)
     return StoredTransactions(prepared, decisions) if keys or decisions else None
+
+
+async def _load_cleaned(kv: KeyValueTablet, index: int) -> CleanedLog:
+    """Return what is known of the cleanings of a partition; most were never cleaned."""
+    key = cleaned_key(index)
+    return NEVER_CLEANED if kv.entry(key) is None else _read(_place(key), CleanedLog.decode, await _value(kv, key))
 
 
 async def _value(kv: KeyValueTablet, key: bytes) -> bytes:

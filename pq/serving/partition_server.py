@@ -9,6 +9,7 @@ from functools import partial
 from pqbroker.pq.log.batch_admission import why_closed
 from pqbroker.pq.log.batch_run import Batches
 from pqbroker.pq.log.blob_cycles import plan_batch_at, plan_close
+from pqbroker.pq.log.cleaned_log import CleanedLog
 from pqbroker.pq.log.consumers import Consumers
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.partition_settings import Closed, PartitionSettings, TabletClosed
@@ -160,8 +161,8 @@ class PartitionServer:
             raise written
         return written
 
-    async def replace_bodies(self, made: Sequence[NewBody]) -> bool:
-        """Have bodies take the place of others, all together; durable when this returns True.
+    async def replace_bodies(self, made: Sequence[NewBody], cleaned: CleanedLog | None = None) -> bool:
+        """Have bodies take the place of others, all together, and `cleaned` be known; durable when this returns True.
 
         False, and nothing is done: one of the others was deleted or replaced meanwhile, or nothing may be deleted, as
         in a salvaged cell or of a tablet that is frozen or unmounted. KafkaError as `flush`.
@@ -170,7 +171,7 @@ class PartitionServer:
 
         def plan() -> Cycle:
             may_delete = not self.is_held and self.index not in self.state.settings.closed
-            cycle = plan_replacing(self.state, made if may_delete else (), self._clock())
+            cycle = plan_replacing(self.state, made, self._clock(), cleaned) if may_delete else self.state.no_change(0)
             planned.append(not cycle.is_empty)
             return cycle
 

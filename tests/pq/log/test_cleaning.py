@@ -8,14 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pqbroker.pq.log.cleaning import (
-    DIGEST_BYTES,
-    CleanedBodies,
-    CleaningRules,
-    LastOffsets,
-    clean,
-    key_digest,
-)
+from pqbroker.pq.log.cleaning import CleanedBodies, CleaningRules, clean
+from pqbroker.pq.log.cleaning_keys import DIGEST_BYTES, LastOffsets, key_digest
 from pqbroker.protocol.cleaned_batches import delete_horizon, place_records
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.produced_batches import check_produced

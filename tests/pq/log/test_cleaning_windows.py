@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pqbroker.pq.log.body import Bodies
+from pqbroker.pq.log.cleaned_log import CleanedLog
 from pqbroker.pq.log.cleaning_windows import (
     CleaningLimits,
     Dirt,
@@ -65,31 +66,31 @@ def test_a_window_has_no_more_offsets_than_a_key_can_say() -> None:
 @pytest.mark.spec("G.3")
 def test_a_log_is_due_when_more_than_its_ratio_is_dirty() -> None:
     bodies = bodies_of(100, 100, 50, 60)
-    half = when_due(bodies, 20, 40, LIMITS, NEVER - 1)
+    half = when_due(bodies, CleanedLog(20, 0), 40, LIMITS, NEVER - 1)
     assert half == Due(Dirt.BELOW_RATIO, 40, 4, 110, 310)
     assert not half.is_due
-    more = when_due(bodies, 10, 40, LIMITS, NEVER - 1)
+    more = when_due(bodies, CleanedLog(10, 0), 40, LIMITS, NEVER - 1)
     assert (more.reason, more.is_due, more.dirty_bytes) == (Dirt.DIRTY, True, 210)
-    exact = when_due(bodies_of(100, 100), 10, 20, LIMITS, NEVER - 1)
+    exact = when_due(bodies_of(100, 100), CleanedLog(10, 0), 20, LIMITS, NEVER - 1)
     assert (exact.dirty_ratio, exact.reason) == (0.5, Dirt.BELOW_RATIO)
-    assert when_due(bodies, 40, 40, LIMITS, NEVER - 1).reason is Dirt.CLEAN
-    assert when_due(bodies, 40, 40, LIMITS, NEVER - 1, is_forced=True).is_due
-    assert when_due(Bodies(), 0, 0, LIMITS, 0, is_forced=True) == Due(Dirt.CLEAN, 0, 0, 0, 0)
+    assert when_due(bodies, CleanedLog(40, 0), 40, LIMITS, NEVER - 1).reason is Dirt.CLEAN
+    assert when_due(bodies, CleanedLog(40, 0), 40, LIMITS, NEVER - 1, is_forced=True).is_due
+    assert when_due(Bodies(), CleanedLog(0, 0), 0, LIMITS, 0, is_forced=True) == Due(Dirt.CLEAN, 0, 0, 0, 0)
 
 
 def test_nothing_above_the_last_stable_offset_or_too_young_is_cleaned() -> None:
     bodies = bodies_of(10, 10, 10, 10, created_ms=5000)
-    assert when_due(bodies, 0, 39, LIMITS, 1 << 40)[:3] == (Dirt.DIRTY, 30, 3)
+    assert when_due(bodies, CleanedLog(0, 0), 39, LIMITS, 1 << 40)[:3] == (Dirt.DIRTY, 30, 3)
     young = CleaningLimits(0.5, 3000, NEVER)
-    assert when_due(bodies, 0, 40, young, 9000)[:3] == (Dirt.DIRTY, 20, 2)
-    assert when_due(bodies, 20, 40, young, 9000).reason is Dirt.YOUNG
-    assert when_due(bodies, 0, 40, young, 7999).reason is Dirt.YOUNG
-    assert when_due(bodies, 0, 40, young, 7999, is_forced=True).reason is Dirt.YOUNG
+    assert when_due(bodies, CleanedLog(0, 0), 40, young, 9000)[:3] == (Dirt.DIRTY, 20, 2)
+    assert when_due(bodies, CleanedLog(20, 0), 40, young, 9000).reason is Dirt.YOUNG
+    assert when_due(bodies, CleanedLog(0, 0), 40, young, 7999).reason is Dirt.YOUNG
+    assert when_due(bodies, CleanedLog(0, 0), 40, young, 7999, is_forced=True).reason is Dirt.YOUNG
 
 
 def test_a_dirty_body_does_not_wait_longer_than_the_greatest_lag() -> None:
     bodies = bodies_of(1000, 10, 10)
     late = CleaningLimits(0.5, 0, 5000)
-    assert when_due(bodies, 10, 30, late, 5999).reason is Dirt.BELOW_RATIO
-    assert when_due(bodies, 10, 30, late, 6000).reason is Dirt.LATE
-    assert when_due(bodies, 30, 30, late, 1 << 40).reason is Dirt.CLEAN
+    assert when_due(bodies, CleanedLog(10, 0), 30, late, 5999).reason is Dirt.BELOW_RATIO
+    assert when_due(bodies, CleanedLog(10, 0), 30, late, 6000).reason is Dirt.LATE
+    assert when_due(bodies, CleanedLog(30, 0), 30, late, 1 << 40).reason is Dirt.CLEAN

@@ -14,7 +14,8 @@ from pqbroker.pq.reading.query import ReadQuery
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.stretches import StretchQuery
 from pqbroker.protocol.records import LOG_APPEND_TIME, batches, read_header
-from pqbroker.tables.work.batches import Order, RowRange, decode
+from pqbroker.tables.work.batches import RowRange, decode
+from pqbroker.tables.work.stored_batches import Order
 from tests.pq.gapped import GappedBody, gapped_batch, gapped_bodies, records_from, with_bodies
 from tests.pq.rig import KIB, MIB, START_MS, Node, batch, read, values_of, write
 from tests.support.depth import examples

@@ -22,7 +22,8 @@ from pqbroker.storage.engine import BlobKey, BlobMissing, Buffer
 from pqbroker.storage.kv.commands import KeyMissing
 from pqbroker.storage.memory import MemoryShard
 from pqbroker.storage.tablets.tablet import TabletStorage
-from pqbroker.tables.work.batches import Order, RowRange, decode
+from pqbroker.tables.work.batches import RowRange, decode
+from pqbroker.tables.work.stored_batches import Order
 from tests.pq.rig import (
     KIB,
     MIB,
