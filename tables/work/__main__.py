@@ -1,5 +1,5 @@
-"""`python -m pqbroker.tables.work FD`: a worker, which serves the queries, encodes the rows, merges the chunks and
-makes rows of the records that come over a socket until that closes."""
+"""`python -m pqbroker.tables.work FD`: a worker, which serves the queries, encodes the rows, merges the chunks, cleans
+the logs and makes rows of the records that come over a socket until that closes."""
 
 import contextlib
 import gc
@@ -57,6 +57,8 @@ def _serve(line: Line, watch: Watch, kept: KeptColumns, message: Message) -> Non
             _pack(line, message)
         elif message.kind == "merge":
             _merge(line, message)
+        elif message.kind == "clean":
+            _clean(line, message)
         elif message.kind == "scan":
             _scan(line, message)
         elif message.kind == "materialize":
@@ -87,6 +89,15 @@ def _merge(line: Line, message: Message) -> None:
     from pqbroker.tables.work.sorted.merging import merge
 
     line.send("merged", {**merge(line, message), "resident_bytes": resident_bytes()})
+
+
+def _clean(line: Line, message: Message) -> None:
+    from pqbroker.tables.work.log_cleaning import CleaningRefused, clean_log
+
+    try:
+        line.send("cleaned", {**clean_log(line, message), "resident_bytes": resident_bytes()})
+    except CleaningRefused as refusal:
+        line.send("refused", {"message": str(refusal)})
 
 
 def _scan(line: Line, message: Message) -> None:

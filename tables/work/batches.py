@@ -19,13 +19,9 @@ from pqbroker.protocol.records import (
     CRC_END,
     DECOMPRESSED_BYTES_MAX,
     BatchHeader,
-    batches,
 )
+from pqbroker.tables.work.stored_batches import NO_ORDER, BatchDamaged, Order, in_order
 from pqbroker.tables.work.views import HEADER_TYPE, RAW, RAW_VIEW, View
-
-
-class BatchDamaged(Exception):
-    """The bytes are no record batches, or not those that were asked for."""
 
 
 class RowRange(NamedTuple):
@@ -34,16 +30,6 @@ class RowRange(NamedTuple):
     tablet: int
     start: int
     end: int
-
-
-class Order(NamedTuple):
-    """The known facts of the batches of a run: the first one's offset, and where they end at most; None: nothing."""
-
-    first_offset: int | None = None
-    end_offset: int | None = None
-
-
-NO_ORDER = Order()
 
 
 class _Rows(NamedTuple):
@@ -68,7 +54,7 @@ def decode(
     schema's where one of them is. BatchDamaged."""
     rows = _Rows(span.tablet, [], [], {fact.row_index: fact for fact in facts or ()})
     try:
-        for position, header in _in_order(data, order):
+        for position, header in in_order(data, order):
             found = _records(data, position, header, span)
             rows.records.extend(found)
             rows.counts.append((header, len(found)))
@@ -83,24 +69,10 @@ def decode(
 def records_of(data: memoryview, span: RowRange) -> Iterator[Any]:
     """Yield the records of a span in record batches end to end, one by one. BatchDamaged."""
     try:
-        for position, header in _in_order(data, NO_ORDER):
+        for position, header in in_order(data, NO_ORDER):
             yield from _records(data, position, header, span)
     except (CorruptRecordException, KafkaError) as damage:
         raise BatchDamaged(str(damage)) from damage
-
-
-def _in_order(data: memoryview, order: Order) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch, once it is known to stand where it says: checksums do not cover offsets."""
-    first, end = order
-    expected = first
-    for position, header in batches(data):
-        is_moved = first is not None and position == 0 and header.base_offset != first
-        if is_moved or (expected is not None and header.base_offset < expected):
-            raise BatchDamaged(f"a batch at offset {header.base_offset} stands where {expected} is the next one")
-        expected = header.last_offset + 1
-        yield position, header
-    if expected is not None and end is not None and expected > end:
-        raise BatchDamaged(f"batches up to offset {expected} stand where {end} is the next one")
 
 
 def _records(data: memoryview, position: int, header: BatchHeader, span: RowRange) -> Sequence[Any]:

@@ -16,8 +16,9 @@ from pqbroker.tables.sorted.column_origins import FedRecord, RowMaker
 from pqbroker.tables.sorted.fed_rows import encode_fed_rows
 from pqbroker.tables.sorted.log_entries import NewRow
 from pqbroker.tables.sorted.schema import read_sorted_schema
-from pqbroker.tables.work.batches import BatchDamaged, RowRange, records_of
+from pqbroker.tables.work.batches import RowRange, records_of
 from pqbroker.tables.work.messages import Line, Message, Stopped
+from pqbroker.tables.work.stored_batches import BatchDamaged
 
 ANSWER_ROWS: Final = 2_000
 """Rows and dead letters of one answer, which are one commit: the broker's loop applies them in 2 to 4 ms."""

@@ -52,6 +52,23 @@ are encoded, in hexadecimal; timestamps are those of commits. New chunks take on
     worker  refused   {code, message, cure, input: its number, or null}: TOO_MANY_VERSIONS, INPUT_DAMAGED, or INPUT_GONE
                       where a file is not as long as it was, which may be tried again; pieces before are void
 
+A compacted partition is cleaned body by body, up to an offset; the worker leads:
+
+    broker  clean     {dirty_from: what ends before was cleaned, bound: the offset, buffer_bytes and load_factor: of its
+                      table of keys, now_ms, delete_retention_ms, unpacked_bytes_max: of a batch, memory_bytes_max}
+    worker  dirty     {offset, end_offset, is_verified: as in `read`}: batches whose keys it takes; answered by
+    broker  bodies    {stretches: [{pieces, bounds}], as above, bodies: how many they are from, next_offset: where the
+                      next ones begin, is_damaged: whether a batch cannot be read}
+    worker  window    {offset, bound, is_verified}: the bodies that become one, from an offset on; answered as `dirty`,
+                      and with the same next_offset where there is none; each is followed by
+    worker  kept      {records_gone}: they stay as they are; or by
+    worker  piece     {}; its payload: the bytes of the new body that follow, at most 1 MiB, and behind the last one
+    worker  body      {columns: its index, records_gone}
+    worker  cleaned   {bound: less than asked for where keys had no room, keys, records, records_gone, tombstones_gone,
+                      keyless, unread: offsets of batches that stay as they are, is_clean, due_ms: as the rules have it,
+                      resident_bytes}
+    worker  refused   {message}
+
 So do the rows of a range of keys at a timestamp:
 
     broker  scan      {schema, inputs, columns: [name], timestamp, first, end: null, or the key behind the range;

@@ -1,10 +1,5 @@
-"""The rows of a topic: what this process has kept of them, else as the broker hands them over, regions of segment files
-that this process reads, and bytes.
+"""The rows of a topic: what this process has kept of them, else as the broker hands them over (`stored_batches`)."""
 
-Nobody keeps a file that was named: where it is gone, or holds something else by now, the broker is asked again.
-"""
-
-import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,10 +7,11 @@ from typing import Any, NamedTuple
 import pyarrow.compute as compute
 
 from pqbroker.pq.log.row_facts import TIMESTAMP, RowFacts
-from pqbroker.tables.work.batches import NO_ORDER, BatchDamaged, Order, RowRange, decode
+from pqbroker.tables.work.batches import RowRange, decode
 from pqbroker.tables.work.kept_columns import KeptColumns, Stretch
 from pqbroker.tables.work.messages import Line
 from pqbroker.tables.work.refusal import QueryRefused
+from pqbroker.tables.work.stored_batches import NO_ORDER, BatchDamaged, Order, read_pieces
 from pqbroker.tables.work.views import RAW_VIEW, View
 
 ATTEMPTS_MAX = 10
@@ -153,7 +149,7 @@ def _read_stretch(stretches: _Stretches, wanted: TopicScan, span: RowRange, tall
         document = shown.document
         end = min(document["next_offset"], span.end)
         try:
-            data, rest = _bytes_of(shown)
+            data, rest = read_pieces(document["pieces"], shown.payload)
             facts = None
             if "facts_bytes" in document:
                 facts = RowFacts.decode(document["weight_before"], bytes(rest[: document["facts_bytes"]]))
@@ -176,27 +172,3 @@ def _payload_bytes(document: dict[str, Any]) -> int:
     """Return the payload bytes of one stretch."""
     pieces: int = sum(piece for piece in document["pieces"] if isinstance(piece, int))
     return pieces + int(document.get("facts_bytes", 0))
-
-
-def _bytes_of(shown: _Shown) -> tuple[bytes, memoryview]:
-    """The pieces end to end, and what follows them in the payload. OSError for a file that is gone or ends early."""
-    parts: list[bytes | memoryview] = []
-    payload, taken = shown.payload, 0
-    for piece in shown.document["pieces"]:
-        if isinstance(piece, int):
-            parts.append(payload[taken : taken + piece])
-            taken += piece
-        else:
-            parts.append(_read(*piece))
-    return b"".join(parts), payload[taken:]
-
-
-def _read(path: str, position: int, size: int) -> bytes:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        data = os.pread(file, size, position)
-    finally:
-        os.close(file)
-    if len(data) < size:
-        raise OSError(f"{path} ends early")
-    return data

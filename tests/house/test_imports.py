@@ -25,8 +25,6 @@ AWAITED = {
     "logins and quotas": ("alter_client_quotas", "alter_user_scram_credentials", "sasl_authenticate"),
 }  # fmt: skip
 """Messages that are declared, and compared with Kafka's, before a handler serves them; by what will need them."""
-AWAITED_RULES = {"the cleaner of compacted topics": ("pqbroker.pq.log.cleaning", "pqbroker.pq.log.cleaning_windows")}
-"""Pure rules, tested beside a model before anything performs them; by what will need them."""
 
 
 def test_no_module_is_imported_by_nobody() -> None:
@@ -35,7 +33,7 @@ def test_no_module_is_imported_by_nobody() -> None:
     packages = {source.module for source in product() if source.is_package}
     unused = modules - imported - packages - ENTRIES
     awaited = {_MESSAGES + name for names in AWAITED.values() for name in names}
-    assert unused == awaited | {name for names in AWAITED_RULES.values() for name in names}
+    assert unused == awaited
 
 
 def test_the_entries_are_modules() -> None:

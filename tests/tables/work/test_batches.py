@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from pqbroker.pq.log.commit_timestamps import timestamp_of
 from pqbroker.protocol.records import CONTROL, LOG_APPEND_TIME, Record, decode_records, encode_batch
-from pqbroker.tables.work.batches import BatchDamaged, Order, RowRange, decode
+from pqbroker.tables.work.batches import RowRange, decode
+from pqbroker.tables.work.stored_batches import BatchDamaged, Order
 from pqbroker.tables.work.views import RAW, RAW_VIEW
 
 ALL = tuple(RAW)
