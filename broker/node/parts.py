@@ -15,6 +15,7 @@ from pqbroker.broker.kafka.apis.answer_budget import AnswerBudget
 from pqbroker.broker.kafka.apis.fetch_sessions import FetchSessions
 from pqbroker.broker.kafka.net.connections import Connections
 from pqbroker.broker.services.cells.cell_owner import CellOwner
+from pqbroker.broker.services.cleaning.cleaner import Cleaner
 from pqbroker.broker.services.leaders import Leaders
 from pqbroker.broker.services.materializing.feeding import Feeding
 from pqbroker.broker.services.producer_ids import ProducerIds
@@ -58,6 +59,8 @@ class Node:
     """Worker processes for SQL and for rows in Arrow."""
     feeding: Feeding = field(default_factory=Feeding)
     """Topics that feed sorted tables."""
+    cleaner: Cleaner = field(default_factory=Cleaner)
+    """Passes over compacted topics."""
     access: Access | None = None
     """Decides who may do what with a topic; None: everybody everything."""
     cues: Cues | None = None

@@ -135,7 +135,8 @@ class Server:
             connect = partial(Connection, self.node, dispatcher, receiving, self.node.connections, served)
             self._servers += [await loop.create_server(connect, sock=listening) for listening in sockets]
         looks = (self._sample_loop_lag(), self._close_idle(), self._cut_stalled())
-        periodic = (self._retain(), self._renew(), self._take_series(), self.node.feeding.run(self.node), *looks)
+        works = (self.node.feeding.run(self.node), self.node.cleaner.run(self.node))
+        periodic = (self._retain(), self._renew(), self._take_series(), *works, *looks)
         for work in (self._cell.watch(self._opened), *periodic):
             task = loop.create_task(work)
             task.add_done_callback(self._ended)

@@ -1,6 +1,6 @@
 """Events of the node, as they happen: its figures every second, which topics, groups and tablets changed, which tasks
 of sorted tables began or ended, which of these tables take no writes, which topics feed them, in which tablets
-transactions are in doubt, and which of these operators have resolved."""
+transactions are in doubt, which of these operators have resolved, and which compacted partitions are cleaned."""
 
 import asyncio
 from collections import Counter
@@ -12,6 +12,7 @@ from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, is
 from pqbroker.broker.ground.refusals import REFUSED
 from pqbroker.broker.services.coordination.consumer_groups import visible_groups
 from pqbroker.broker.services.topics.finding import every_topic
+from pqbroker.broker.web.resources.cleaning import visible
 from pqbroker.broker.web.resources.contents import TIMESTAMP
 from pqbroker.broker.web.routing.health import status_of
 from pqbroker.broker.web.routing.routes import Call, Route, Stream
@@ -143,6 +144,16 @@ def _transactions_resolved(call: Call) -> _Look:
     return {one.transaction.hex(): one.home_says for one in known}
 
 
+def _cleanings(call: Call) -> _Look:
+    """Partitions of compacted topics that passes go over, or have gone over lately: when, and how it ended."""
+    cleaner = call.node.cleaner
+    records = [*cleaner.history.ended, *cleaner.running.values()]
+    yield
+    return {
+        f"{one.topic}-{one.partition}": (one.begun_ms, one.ended_ms, one.failure) for one in visible(call, records)
+    }
+
+
 def _topics(call: Call) -> _Look:
     found = {}
     for name in call.node.cell.current.topics.names():
@@ -168,7 +179,7 @@ def _tablets(call: Call) -> _Look:
 _LOOKS: Mapping[str, Callable[[Call], _Look]] = {
     "topics": _topics, "groups": _groups, "tablets": _tablets, "blocked_tables": _blocked,
     "materializations": _materializations, "transactions_in_doubt": _transactions_in_doubt,
-    "transactions_resolved": _transactions_resolved,
+    "transactions_resolved": _transactions_resolved, "cleanings": _cleanings,
 }  # fmt: skip
 
 
@@ -214,7 +225,8 @@ ROUTES = (
     Route(
         "GET", "/v1/events",
         "Follow the node: figures every second (names as in /v1/series), changes of topics, groups and tablets, tasks "
-        "of sorted tables, those that take no writes, and those that topics feed, tablets with transactions in doubt; "
+        "of sorted tables, those that take no writes, and those that topics feed, tablets with transactions in doubt, "
+        "compacted partitions that are cleaned; "
         "JSON lines or server-sent events, by Accept",
         follow, None, cluster=AclOperation.DESCRIBE,
         streams=(

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
+from pqbroker.broker.services.cleaning.explaining import describe_cleaning
 from pqbroker.broker.services.topics.partitions import find_partition
+from pqbroker.broker.web.resources.cleaning import CLEANING
 from pqbroker.broker.web.routing.routes import LIMIT, Call, Route
 from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, Schema, array_of, nullable, object_of
 from pqbroker.pq.counters import ReadCounters, WriteCounters
@@ -32,6 +34,7 @@ _PARTITION = object_of(
         "oldest_data": object_of(
             {"held_by": TEXT, "reason": TEXT, "until": nullable(_INTEGER), "groups": array_of(TEXT)}
         ),
+        "cleaning": nullable(CLEANING),
         "head": object_of({"size_bytes": COUNT, "in_memory_bytes": COUNT, "levels": array_of(_LEVEL)}),
         "body": object_of(
             {"size_bytes": COUNT, "count": COUNT, "blobs": array_of(object_of({**_BLOB, "created": OFFSET}))}
@@ -91,6 +94,7 @@ async def describe(call: Call) -> Any:
         "size_bytes": server.size_bytes,
         "writes": _writes(server),
         "oldest_data": _oldest(server.retention.why_held(), limit),
+        "cleaning": describe_cleaning(call.node, topic, server),
         "head": _head(state.head, server.index),
         "body": _body(state.bodies, server.index, limit),
         "producers": {

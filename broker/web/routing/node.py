@@ -10,6 +10,7 @@ from pqbroker.broker.ground.metrics import Metrics
 from pqbroker.broker.ground.series import Series
 from pqbroker.broker.ground.turns import Turns
 from pqbroker.broker.services.cells.cell_owner import CellOwner
+from pqbroker.broker.services.cleaning.callers import CleaningNode
 from pqbroker.broker.services.leaders import Leaders
 from pqbroker.broker.services.materializing.callers import FeedingNode
 from pqbroker.broker.services.sql.workers import Workers
@@ -24,7 +25,7 @@ class ClientConnections(Protocol):
         """Return facts of at most `count` connections of a greater number, which came later, each with its number."""
 
 
-class WebNode(FeedingNode, Protocol):
+class WebNode(FeedingNode, CleaningNode, Protocol):
     """A node that is asked over HTTP. What belongs to one opening of the cell is reached by `cell.current`, and not
     kept over an await: the cell may be opened again."""
 
