@@ -4,7 +4,8 @@ from typing import Annotated
 
 from pqbroker.cli.command import Family, declare
 from pqbroker.cli.commands.topic_analyze import add_analyze
-from pqbroker.cli.commands.topic_configs import add_configs, is_own, tell_no_compaction
+from pqbroker.cli.commands.topic_clean import add_clean
+from pqbroker.cli.commands.topic_configs import add_configs, is_own
 from pqbroker.cli.commands.topic_export import add_export
 from pqbroker.cli.commands.topic_trim import add_trim
 from pqbroker.cli.confirmation import confirm
@@ -66,7 +67,6 @@ def create(
         for name in topics:
             create_topic(cluster, name, count, factor, configs)
             made = len(cluster.created(name).partitions)
-            tell_no_compaction(cluster, name, configs)
             if json:
                 show_json({"topic": name, "partitions": made})
             else:
@@ -161,6 +161,7 @@ add_configs(app)
 add_analyze(app)
 add_export(app)
 add_trim(app)
+add_clean(app)
 
 
 def _partitions(count: int) -> str:

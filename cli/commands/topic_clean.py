@@ -1,0 +1,81 @@
+"""`pqbroker topic clean`: have a compacted topic cleaned, and see what became of it."""
+
+import time
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from pqbroker.cli.command import Family, declare
+from pqbroker.cli.options import Http, Json, TopicName
+from pqbroker.cli.output import say, show_bytes, show_json, show_table
+from pqbroker.cli.parsing import option
+from pqbroker.cli.refusals import CommandError
+from pqbroker.cli.web import DEFAULT_HTTP, Web
+
+WAIT_LOOK_S = 0.2
+BUSY = frozenset(("cleaning", "due"))
+"""States of a partition that a pass goes over, or will at one of the next looks."""
+
+
+def add_clean(app: Family) -> None:
+    """Declare the command."""
+    declare(app, "clean", "pqbroker topic clean users --wait")(clean)
+
+
+def clean(
+    topic: TopicName,
+    partition: Annotated[
+        list[int] | None, option(least=0, metavar="NUMBER", help="Partition to clean; repeatable; without it: all.")
+    ] = None,
+    dry_run: Annotated[
+        bool, option("--dry-run", help="Begin nothing: show what a pass would go through.")
+    ] = False,
+    wait: Annotated[bool, option("--wait", help="Wait until it is done, and show what became of it.")] = False,
+    http: Http = DEFAULT_HTTP,
+    json: Json = False,
+) -> None:
+    """Have a compacted topic cleaned soon: of each key the last record stays. Without the command the broker does it
+    when enough was written (min.cleanable.dirty.ratio)."""
+    path = f"/v1/topics/{quote(topic, safe='')}"
+    body: dict[str, Any] = {"dry_run": dry_run, **({} if partition is None else {"partitions": partition})}
+    with Web(http) as web:
+        asked = web.post(f"{path}/clean", body, "partitions")["partitions"]
+        begun = [one["partition"] for one in asked if one["is_cleaned"] and not dry_run]
+        done = _wait(web, path, begun) if wait else []
+    if json:
+        show_json({"topic": topic, "dry_run": dry_run, "partitions": asked, **({"passes": done} if done else {})})
+        return
+    columns = ("partition", "cleaned", "bodies", "bytes", "dirty", "head", "")
+    show_table(columns, map(_row, asked))
+    if done:
+        say("")
+        columns = ("partition", "records", "gone", "tombstones gone", "bytes freed", "seconds", "failure")
+        show_table(columns, map(_done_row, done))
+        if failed := [one for one in done if one["failure"]]:
+            raise CommandError(f"{len(failed)} of {len(done)} passes failed; GET /v1/cleaner says more")
+
+
+def _row(one: dict[str, Any]) -> tuple[object, ...]:
+    is_cleaned = "yes" if one["is_cleaned"] else "no"
+    return (
+        one["partition"], is_cleaned, one["bodies"], show_bytes(one["size_bytes"]), f"{one['dirty_ratio']:.0%}",
+        show_bytes(one["head_bytes"]), one["text"],
+    )  # fmt: skip
+
+
+def _done_row(one: dict[str, Any]) -> tuple[object, ...]:
+    seconds = (one["ended_ms"] - one["begun_ms"]) / 1000
+    return (
+        one["partition"], one["records"], one["records_gone"], one["tombstones_gone"], show_bytes(one["bytes_freed"]),
+        f"{seconds:.1f}", one["failure"],
+    )  # fmt: skip
+
+
+def _wait(web: Web, path: str, partitions: list[int]) -> list[dict[str, Any]]:
+    """Return the pass that ended last over each partition, once none is under way or due."""
+    done = []
+    for partition in partitions:
+        while (found := web.get(f"{path}/partitions/{partition}", "cleaning", limit=1)["cleaning"])["state"] in BUSY:
+            time.sleep(WAIT_LOOK_S)
+        if found["last"] is not None:
+            done.append(found["last"])
+    return done
