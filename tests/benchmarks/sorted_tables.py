@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from pqbroker.broker.ground.access import DirectCaller
+from pqbroker.broker.node.python_gc import CycleCollector, objects_of
+from pqbroker.broker.node.python_gc import Load as Collected
 from pqbroker.broker.node.server import Server
 from pqbroker.broker.services.sorted_tables import making, rows
 from pqbroker.broker.services.tables.inserting import GivenRows
@@ -130,7 +132,11 @@ async def run(directory: Path, args: argparse.Namespace) -> None:
     engine, address = RocksEngine(directory), Address("127.0.0.1", 0)
     server = Server(BrokerSettings(), engine, address, None, lambda: time.time_ns() // 1_000_000)
     await server.start()
-    caller: DirectCaller[Any] = DirectCaller(server.node)
+    cycles, node = CycleCollector(), server.node
+    collected = Collected(lambda: node.metrics.bytes_in, lambda: 0, lambda: objects_of(0, 0))
+    cycles.begin(collected.served())
+    collecting = asyncio.create_task(cycles.collect_at_quiet_moments(collected, node.metrics.observe_deep_pass))
+    caller: DirectCaller[Any] = DirectCaller(node)
     attributes = dict(pair.split("=") for pair in args.attribute)
     new = making.NewSortedTable(f"//{NAME}", SCHEMA, {name: int(value) for name, value in attributes.items()})
     await making.create_sorted(caller, new)
@@ -139,6 +145,7 @@ async def run(directory: Path, args: argparse.Namespace) -> None:
     meter.longest_s = 0.0
     await load.update(args.seconds)
     show(load, meter, caller, args.seconds)
+    collecting.cancel()
     await server.stop()
 
 
