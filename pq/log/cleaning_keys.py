@@ -15,7 +15,6 @@ from pqbroker.protocol.cleaned_batches import PlacedRecord
 DIGEST_BYTES: Final = 16
 SLOT_BYTES: Final = DIGEST_BYTES + 8
 _OFFSET: Final = Struct("<Q")
-_PLACE: Final = Struct("<Q")
 _FREE: Final = bytes(8)
 
 Digest = Callable[[bytes], bytes]
@@ -73,7 +72,7 @@ class LastOffsets:
     def _find(self, digest: bytes) -> tuple[int, bool]:
         """Position of the key's slot, or of the free one that it would take, and whether it is free."""
         memory, size = self._memory, self._slots * SLOT_BYTES
-        position = _PLACE.unpack_from(digest)[0] % self._slots * SLOT_BYTES
+        position = hash(digest) % self._slots * SLOT_BYTES  # keys that begin alike do not lie together
         while True:
             slot = memory[position : position + SLOT_BYTES]
             if slot.endswith(_FREE):
