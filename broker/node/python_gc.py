@@ -56,7 +56,9 @@ class Load(NamedTuple):
     bytes_in_work: Callable[[], int]
     """Bytes of long requests: a pass would walk through all that they hold, and find nothing."""
     served: Callable[[], int]
-    """Objects of topics and their partitions (`objects_of`)."""
+    """Objects of topics and their partitions (`objects_of`), and other ones that hold no cycle."""
+    data_blocks: Callable[[], int] = lambda: 0
+    """Blocks of memory of what no pass looks at, such as rows."""
 
 
 def objects_of(topics: int, partitions: int) -> int:
@@ -82,6 +84,8 @@ class CycleCollector:
         counted."""
         self._blocks = 0
         """Blocks of memory that Python had after the last deep pass, and those of what is served since."""
+        self._data_blocks = 0
+        """Blocks of `Load.data_blocks` at the last look, of which `_blocks` has none."""
         self._is_deep = False
         """A deep pass is under way."""
 
@@ -104,22 +108,26 @@ class CycleCollector:
         self._is_deep = False
         self.known, self.growth = max(self.known + self.growth - gone, 0), 0
         self._owed = 0
-        self._blocks = sys.getallocatedblocks()
+        self._blocks = sys.getallocatedblocks() - self._data_blocks
         return time.thread_time() - begun_s
 
     async def collect_at_quiet_moments(self, load: "Load", observe: Callable[[float], None]) -> None:
         """Deep passes, for ever; `observe` is given the seconds of each."""
         while True:
             await asyncio.sleep(LOOK_S)
-            self.explain(load.served())
-            self.forget_gone()
+            self.look(load)
             while self.growth >= max(GROWTH_MIN, self.known // 2):
                 before = load.bytes_in()
                 await asyncio.sleep(QUIET_S)
-                self.explain(load.served())
-                self.forget_gone()
+                self.look(load)
                 if self.is_time(load.bytes_in() - before, load.bytes_in_work()):
                     observe(self.collect_deeply())
+
+    def look(self, load: "Load") -> None:
+        """Take from the growth what is known of it."""
+        self._data_blocks = load.data_blocks()
+        self.explain(load.served())
+        self.forget_gone()
 
     def explain(self, served: int) -> None:
         """Count objects of what is served now as known; those of what went may be garbage."""
@@ -133,7 +141,8 @@ class CycleCollector:
 
     def forget_gone(self) -> None:
         """Count no more than memory has grown by: what was set aside in work, and is gone since, is no garbage."""
-        self.growth = min(self.growth, max(sys.getallocatedblocks() - self._blocks, 0))
+        blocks = sys.getallocatedblocks() - self._data_blocks
+        self.growth = min(self.growth, max(blocks - self._blocks, 0))
 
     def is_time(self, bytes_in: int, in_work: int = 0) -> bool:
         """Return True if a deep pass that has something to look for comes now.

@@ -114,7 +114,10 @@ async def _serve(settings: BrokerSettings, locations: Locations) -> int:
     await server.start()
     log.info("%s", describe_start(server.node, data, time.monotonic() - began_at))
     cycles, node = CycleCollector(), server.node
-    load = Load(lambda: node.metrics.bytes_in, lambda: node.answers.made, lambda: _served_objects(node))
+    load = Load(
+        lambda: node.metrics.bytes_in, lambda: node.answers.made, lambda: _served_objects(node),
+        lambda: node.cell.current.sorted_tables.share.stores_blocks,
+    )  # fmt: skip
     cycles.begin(load.served())
     collecting = asyncio.create_task(cycles.collect_at_quiet_moments(load, node.metrics.observe_deep_pass))
     if in_vain := set_in_vain(server.node.settings):
@@ -136,8 +139,9 @@ async def _serve(settings: BrokerSettings, locations: Locations) -> int:
 
 
 def _served_objects(node: "Node") -> int:
-    topics = node.cell.current.topics
-    return objects_of(topics.topic_count, topics.partition_count)
+    opened = node.cell.current
+    topics, stores = opened.topics, opened.sorted_tables.share
+    return objects_of(topics.topic_count, topics.partition_count) + stores.stores_lists
 
 
 async def _stop(server: "Server") -> None:

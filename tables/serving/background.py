@@ -213,6 +213,8 @@ class Background:
         limit = self._share.settings.stores_bytes_max
         used = sum(tablet.memory_bytes for tablet in tablets)
         self._share.stores_bytes = used
+        self._share.stores_lists = sum(store.list_count for tablet in tablets for store in tablet.stores)
+        self._share.stores_blocks = sum(store.memory_blocks for tablet in tablets for store in tablet.stores)
         if used < limit // 2:
             for tablet in tablets:
                 tablet.memory_refusal = None

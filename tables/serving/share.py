@@ -115,6 +115,10 @@ class SortedShare:
     changes: ChangeCounters = field(default_factory=ChangeCounters)
     stores_bytes: int = 0
     """Memory of all stores, as of the last look."""
+    stores_lists: int = 0
+    """Keys with several versions in all stores, as of the last look."""
+    stores_blocks: int = 0
+    """Blocks of memory of all stores, as of the last look."""
     _kept: "KeptBlocks | None" = None
     _workers: "WorkerPool | None" = None
 

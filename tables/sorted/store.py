@@ -22,8 +22,8 @@ class RowStore:
     """Rows of one store."""
 
     __slots__ = (
-        "_rows", "begun_ms", "greatest_timestamp", "least_timestamp", "memory_bytes", "number", "passive_for",
-        "row_count",
+        "_rows", "begun_ms", "greatest_timestamp", "least_timestamp", "list_count", "memory_bytes", "number",
+        "passive_for", "row_count",
     )  # fmt: skip
 
     def __init__(self, number: int, begun_ms: int) -> None:
@@ -32,6 +32,8 @@ class RowStore:
         self.begun_ms = begun_ms
         self.row_count = 0
         """KeyVersions."""
+        self.list_count = 0
+        """Keys with several versions: lists are objects that Python's collector of cycles looks at."""
         self.memory_bytes = 0
         self.least_timestamp: int | None = None
         """None: it has no row. The first row may have a greater one: a transaction's rows come after the commits of
@@ -49,7 +51,7 @@ class RowStore:
         """Add versions that are durable, each behind its key; of one key they come in the order of their timestamps.
         `least`, `greatest`: timestamps among them, which the caller knows without a look at each row."""
         known = self._rows
-        count = memory = 0
+        count = memory = lists = 0
         for key, version in rows:
             before = known.setdefault(key, version)
             memory += len(version)
@@ -61,13 +63,20 @@ class RowStore:
             else:
                 known[key] = [before, version]
                 memory += VERSION_MEMORY
+                lists += 1
             count += 1
         if count:
             before_all = self.least_timestamp
             self.least_timestamp = least if before_all is None else min(before_all, least)
             self.greatest_timestamp = max(self.greatest_timestamp, greatest)
         self.row_count += count
+        self.list_count += lists
         self.memory_bytes += memory
+
+    @property
+    def memory_blocks(self) -> int:
+        """Return the number of blocks of memory that its rows take: keys, versions, and two for each list."""
+        return self.row_count + len(self._rows) + 2 * self.list_count
 
     def versions(self, key: bytes) -> Sequence[bytes]:
         """Return the versions of a key, the oldest first."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pqbroker.broker.ground.access import DirectCaller
-from pqbroker.broker.node.python_gc import CycleCollector, objects_of
+from pqbroker.broker.node.python_gc import CycleCollector
 from pqbroker.broker.node.python_gc import Load as Collected
 from pqbroker.broker.node.server import Server
 from pqbroker.broker.services.sorted_tables import making, rows
@@ -133,7 +133,9 @@ async def run(directory: Path, args: argparse.Namespace) -> None:
     server = Server(BrokerSettings(), engine, address, None, lambda: time.time_ns() // 1_000_000)
     await server.start()
     cycles, node = CycleCollector(), server.node
-    collected = Collected(lambda: node.metrics.bytes_in, lambda: 0, lambda: objects_of(0, 0))
+    stores = node.cell.current.sorted_tables.share
+    is_loaded = time.monotonic_ns  # bytes of requests, which are calls here
+    collected = Collected(is_loaded, lambda: 0, lambda: stores.stores_lists, lambda: stores.stores_blocks)
     cycles.begin(collected.served())
     collecting = asyncio.create_task(cycles.collect_at_quiet_moments(collected, node.metrics.observe_deep_pass))
     caller: DirectCaller[Any] = DirectCaller(node)

@@ -209,3 +209,11 @@ def test_what_is_gone_again_is_no_reason_for_a_deep_pass_beside_what_is_served_s
     collector.growth = 10 * len(served)  # of requests that were in work, and are gone
     collector.forget_gone()
     assert collector.growth < len(served)
+
+
+def test_rows_in_memory_are_no_reason_for_a_deep_pass(collector: CycleCollector) -> None:
+    collector.collect_deeply()
+    rows = [b"%d" % number for number in range(4 * python_gc.SET_ASIDE_MIN)]
+    collector.growth = len(rows) // 2  # of requests that brought them, and are gone
+    collector.look(Load(lambda: 0, lambda: 0, lambda: 0, lambda: len(rows)))
+    assert collector.growth < len(rows) // 10

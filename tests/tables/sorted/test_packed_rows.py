@@ -103,3 +103,4 @@ def test_a_store_has_the_versions_of_each_key_and_its_keys() -> None:
     store.apply([_row(b"d", 10)], 10, 10)
     assert [sorted(keys) for keys in slices] == [[b"a", b"b", b"c", b"d"]]
     assert store.memory_bytes == 4 * (KEY_MEMORY + 1) + 2 * VERSION_MEMORY + 6 * 9
+    assert (store.list_count, store.memory_blocks) == (1, 4 + 6 + 2)
