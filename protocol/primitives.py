@@ -35,7 +35,18 @@ def read_unsigned_varint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
-    """The zigzag value at `position` (up to 64 bits) and the position behind it."""
+    """The zigzag value at `position` (up to 64 bits) and the position behind it. Most have one or two bytes."""
+    value = data[position]
+    if value < 0x80:
+        return (value >> 1) ^ -(value & 1), position + 1
+    byte = data[position + 1]
+    if byte < 0x80:
+        value = value & 0x7F | byte << 7
+        return (value >> 1) ^ -(value & 1), position + 2
+    return _read_long_varlong(data, position)
+
+
+def _read_long_varlong(data: Buffer, position: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 7 * _VARLONG_BYTES_MAX, 7):
         byte = data[position]

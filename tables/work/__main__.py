@@ -18,6 +18,8 @@ from pqbroker.tables.work.watching import Watch, resident_bytes
 
 NICENESS = 5
 """The broker goes first where processors are few."""
+CLEANING_NICENESS = 15
+"""A worker that cleans logs, which hurries nobody, gives way to producers too."""
 RECURSION_MAX = 20_000
 """Calls of Python within one another: the parser of SQL takes about 50 for each level of a query."""
 LIBRARIES = frozenset(("duckdb", "numpy", "pyarrow", "sqlglot"))
@@ -94,6 +96,7 @@ def _merge(line: Line, message: Message) -> None:
 def _clean(line: Line, message: Message) -> None:
     from pqbroker.tables.work.log_cleaning import CleaningRefused, clean_log
 
+    os.nice(CLEANING_NICENESS - os.nice(0))
     try:
         line.send("cleaned", {**clean_log(line, message), "resident_bytes": resident_bytes()})
     except CleaningRefused as refusal:
