@@ -31,7 +31,7 @@ from pqbroker.tables.serving.partition_balance import balanced_pivots
 from pqbroker.tables.serving.preloading import MODE_NONE, let_go, next_chunk, preload
 from pqbroker.tables.serving.share import SortedShare
 from pqbroker.tables.serving.stored_keys import chunk_data_key
-from pqbroker.tables.serving.surveying import stores_and_overlaps, surveyed
+from pqbroker.tables.serving.surveying import SurveyPace, stores_and_overlaps, surveyed
 from pqbroker.tables.serving.tablet import SortedTablet
 from pqbroker.tables.serving.tasks import FLUSH, MERGE, SPLIT, TASK_LEFT, TaskHistory, TaskRecord
 from pqbroker.tables.serving.write_blocks import WriteBlocks
@@ -75,6 +75,7 @@ class Background:
         self._namings: set[asyncio.Task[Any]] = set()
         """Requests on their way that name what was staged: they end even where their task is cancelled."""
         self._flushing: dict[SortedTablet, asyncio.Task[Any]] = {}
+        self._pace = SurveyPace()
         self._backoffs: dict[SortedTablet, int] = {}
         """Times in milliseconds before which no flush of a tablet is tried again."""
         self.failures: dict[SortedTablet, str] = {}
@@ -177,9 +178,10 @@ class Background:
             if not tablet.takes_tasks or tablet.is_idle:
                 continue
             self._look_at_stores(tablet, now_ms, is_frozen=is_frozen)
-            if tablet.structure.chunks and not is_frozen and not tablet.is_held:
-                changes = tablet.structure.changes
+            if tablet.structure.chunks and not is_frozen and not tablet.is_held and self._pace.is_due(tablet):
+                changes, begun_s = tablet.structure.changes, asyncio.get_running_loop().time()
                 found.append((await surveyed(tablet, now_ms), tablet, changes))
+                self._pace.note(tablet, changes, begun_s)
         self._look_at_memory([tablet for tablet, _ in served if tablet.is_serving])
         await self.blocks.look(served, TABLETS_AT_ONCE)
         tasks = {task.place: (task, tablet) for seen, tablet, _ in found for task in seen.tasks()}
