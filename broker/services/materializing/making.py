@@ -8,6 +8,7 @@ from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, is
 from pqbroker.broker.services.materializing.callers import FeedingCaller
 from pqbroker.broker.services.materializing.fed_table import check_one_cell
 from pqbroker.broker.services.materializing.views import MaterializationView, view_of
+from pqbroker.broker.services.sorted_tables.feed_circles import CIRCLE_CURE, told_circle, way_of_changes
 from pqbroker.broker.services.sorted_tables.finding import find_sorted
 from pqbroker.broker.services.topics.finding import find_topic
 from pqbroker.broker.services.topics.topic_schemas import typed_schema_of
@@ -43,9 +44,9 @@ async def create_materialization(caller: FeedingCaller, new: NewMaterialization)
     """
     topic = find_topic(caller, AclOperation.READ, new.topic)
     table = find_sorted(caller, AclOperation.WRITE, new.table)
-    if topic.feeder == table_path(table.record.name):
-        text = f"{topic.record.name!r} is the change feed of {topic.feeder}: each change would make another one"
-        raise TableError("INVALID_ORIGINS", text, "Name another topic, or another table.")
+    way = way_of_changes(caller.node.cell.current, table_path(table.record.name), topic.record.name)
+    if way:
+        raise TableError("INVALID_ORIGINS", told_circle(way), CIRCLE_CURE)
     if new.letter_topic:
         letters = find_topic(caller, AclOperation.WRITE, new.letter_topic)
         if letters is topic:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, check_access
+from pqbroker.broker.services.sorted_tables.feed_circles import CIRCLE_CURE, told_circle, way_of_changes
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.topics.finding import check_creation
 from pqbroker.broker.services.topics.topics import check_new_topic, create_topic
@@ -18,7 +19,6 @@ from pqbroker.conf.sorted_attributes import CHANGES_ATTRIBUTE
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE, BundleRefused
-from pqbroker.storage.tablets.scheme_materializations import MaterializationChanges
 from pqbroker.storage.tablets.scheme_objects import SORTED_TABLE
 from pqbroker.storage.tablets.scheme_tables import SortedTableRecord
 from pqbroker.storage.tablets.scheme_topics import TopicExists
@@ -61,10 +61,9 @@ async def ready_feed(caller: TablesCaller, record: SortedTableRecord, name: str)
     """Have the topic of a table's change feed exist, and see that it fits. KafkaError TOPIC_AUTHORIZATION_FAILED;
     TableError INVALID_ATTRIBUTE; TooManyPartitions, CommitRefused, ShardLost."""
     opened = caller.node.cell.current
-    fed = MaterializationChanges(opened.scheme).known().get(record.table_id)
-    if fed is not None and fed.topic == name:
-        text = f"{_FIELD} is {name!r}, which feeds the table: each change would make another one"
-        raise _invalid(text, "Name another topic, or drop the materialization.")
+    way = way_of_changes(opened, name, table_path(record.name))
+    if way:
+        raise _invalid(f"{_FIELD} is {name!r}: {told_circle(way)}", CIRCLE_CURE)
     topic = opened.topics.get(name, or_static=True)
     if topic is not None:
         check_access(caller, AclOperation.ALTER, AclResource(AclKind.TOPIC, name))

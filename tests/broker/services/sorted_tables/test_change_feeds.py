@@ -8,7 +8,7 @@ import pytest
 
 from pqbroker.broker.ground.access import DirectCaller
 from pqbroker.broker.node.parts import Node
-from pqbroker.broker.services.materializing.making import NewMaterialization, create_materialization
+from pqbroker.broker.services.materializing.making import NewMaterialization, create_materialization, drop
 from pqbroker.broker.services.sorted_tables.attributes import remount_sorted, set_sorted_attributes
 from pqbroker.broker.services.sorted_tables.making import NewSortedTable, create_sorted, delete_sorted
 from pqbroker.broker.services.sorted_tables.mounting import change_sorted_state
@@ -351,14 +351,32 @@ async def test_a_feed_without_limits_is_no_partition_that_refuses_writes(site: S
 
 async def test_a_materialization_does_not_bring_changes_back_into_their_table(site: Site) -> None:
     refusal = await refused("INVALID_ORIGINS", create_materialization(site.caller, NewMaterialization("feed", "t")))
-    assert "change feed of //t" in refusal.message
+    assert "each change would make another one, for ever: //t -> feed -> //t" in refusal.message
 
 
 async def test_a_topic_that_feeds_the_table_does_not_get_its_changes(site: Site) -> None:
     columns = [{"name": name, "type": kind} for name, kind in (("id", "int64"), ("text", "utf8"), ("n", "int64"))]
     await create_table(site.caller, NewTable("//in", columns, tablet_count=2))
     await create_materialization(site.caller, NewMaterialization("in", "t"))
-    assert "feeds the table" in (await refused("INVALID_ATTRIBUTE", site.set(changes="in"))).message
+    assert "in -> //t -> in" in (await refused("INVALID_ATTRIBUTE", site.set(changes="in"))).message
+
+
+async def test_changes_do_not_go_round_over_several_tables(site: Site) -> None:
+    columns = [
+        {"name": "id", "type": "int64", "sort_order": "ascending", "required": True}, {"name": "text", "type": "utf8"},
+    ]  # fmt: skip
+    for name in ("second", "third"):
+        attributes = {"changes": f"of_{name}"} if name == "second" else {}
+        await create_sorted(site.caller, NewSortedTable(f"//{name}", columns, attributes))
+    await create_topic(site.caller.node, "in", 2, {})
+    ids = {"id": "$row_index"}
+    for topic, table in (("feed", "second"), ("of_second", "third"), ("in", "t")):
+        await create_materialization(site.caller, NewMaterialization(topic, table, ids))
+    refusal = await refused("INVALID_ATTRIBUTE", set_sorted_attributes(site.caller, "third", {"changes": "in"}))
+    assert "in -> //t -> feed -> //second -> of_second -> //third -> in" in refusal.message
+    await drop(site.caller, "t")
+    again = create_materialization(site.caller, NewMaterialization("of_second", "t", ids))
+    assert "//t -> feed -> //second -> of_second -> //t" in (await refused("INVALID_ORIGINS", again)).message
 
 
 async def test_the_feed_is_kept_from_other_writers_after_a_restart(site: Site) -> None:
