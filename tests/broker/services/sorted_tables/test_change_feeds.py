@@ -362,7 +362,7 @@ async def test_a_topic_that_feeds_the_table_does_not_get_its_changes(site: Site)
 
 
 async def test_changes_do_not_go_round_over_several_tables(site: Site) -> None:
-    columns = [
+    columns: list[dict[str, Any]] = [
         {"name": "id", "type": "int64", "sort_order": "ascending", "required": True}, {"name": "text", "type": "utf8"},
     ]  # fmt: skip
     for name in ("second", "third"):
