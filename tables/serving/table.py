@@ -11,6 +11,7 @@ from pqbroker.storage.tablets.scheme_tables import SortedTableChanges, SortedTab
 from pqbroker.tables.mount import MountState, closed
 from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
+from pqbroker.tables.serving.feed_progress import FeedMove
 from pqbroker.tables.serving.share import SortedShare
 from pqbroker.tables.serving.tablet import SortedTablet, TabletConfig
 from pqbroker.tables.serving.transacted_rows import RowsPart
@@ -54,10 +55,13 @@ class SortedTable:
             raise closed(table_path(self.record.name), index, state)
         self.tablets[index].check_writable()
 
-    def part(self, index: int, rows: Sequence[NewRow], start: int | None) -> RowsPart:
+    def part(
+        self, index: int, rows: Sequence[NewRow], start: int | None, move: FeedMove | None = None
+    ) -> RowsPart:
         """Return rows of a tablet, encoded by the schema of now, as a part of a commit. `start`: timestamp at which
-        their transaction began to read; None: no version is too new. It is refused if its tablet takes no rows when it
-        holds, or the table was altered or resharded by then."""
+        their transaction began to read; None: no version is too new. `move`: progress of a feed, in the tablet at
+        index 0. It is refused if its tablet takes no rows when it holds, or the table was altered or resharded by
+        then."""
         tablet, schema = self.tablets[index], self.schema
 
         def check() -> None:
@@ -66,7 +70,7 @@ class SortedTable:
                 raise TableError("TABLE_CHANGED", text, "Send them again.")
             self.check_takes_rows(index)
 
-        return RowsPart(tablet, rows, start, check)
+        return RowsPart(tablet, rows, start, check, move)
 
     async def end_transactions(self) -> None:
         """Begin no write any more once no transaction is under way in any tablet. TableError TRANSACTION_UNDER_WAY:

@@ -23,6 +23,7 @@ from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.outcome import Outcome
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.change_feed import FeedCommit
+from pqbroker.tables.serving.feed_progress import FeedMove
 from pqbroker.tables.serving.lookups import ChunkReplaced
 from pqbroker.tables.serving.open_chunk import OpenChunk
 from pqbroker.tables.serving.row_locks import LockedRows
@@ -44,15 +45,18 @@ _BEGIN_AGAIN = "Begin another transaction: read again, and write by what it find
 
 class RowsPart:
     """Rows of one tablet. `start`: timestamp at which their transaction began to read; None: no version is too new.
-    `check`: raises TableError where the table takes no rows now, asked once the part holds."""
+    `check`: raises TableError where the table takes no rows now, asked once the part holds. `move`: progress of a feed,
+    which is committed beside the home alone, and needs no rows."""
 
     def __init__(
-        self, tablet: SortedTablet, rows: Sequence[NewRow], start: int | None, check: Callable[[], None] | None = None
+        self, tablet: SortedTablet, rows: Sequence[NewRow], start: int | None, check: Callable[[], None] | None = None,
+        move: FeedMove | None = None,
     ) -> None:
-        assert rows, "a part has rows"
+        assert rows or move is not None, "a part has rows, or the progress of a feed"
         self._tablet = tablet
         self._rows = rows
         self._start = start
+        self._move = move
         self._check = tablet.check_writable if check is None else check
         self._place: QueuePlace | None = None
         self._kv: KeyValueTablet | None = None
@@ -81,6 +85,7 @@ class RowsPart:
 
     def prepares(self, head: PreparedHead) -> None:
         """Say that the decision is made elsewhere."""
+        assert self._move is None, "the progress of a feed is committed beside the decision"
         self._head = head
 
     def enter(self, turn: OnTurn) -> None:
@@ -115,6 +120,8 @@ class RowsPart:
             return CommitRefused(f"{tablet.name} was lost, or is moved or restarted")
         try:
             self._check()
+            if self._move is not None:
+                tablet.progress.check(self._move)
             if self._start is not None:
                 tablet.check_timestamp(self._start)
         except TableError as refusal:
@@ -220,10 +227,10 @@ class RowsPart:
         columns = self._columns = self._tablet.value_columns
         writes = [(timestamp or 0, self._rows)]
         if len(self._rows) <= ROWS_OF_TURN:
-            self._entry = encode_entry(columns, writes)
+            self._entry = encode_entry(columns, writes) if self._rows else b""
         else:
             self._entry = await asyncio.to_thread(encode_entry, columns, writes)
-        feed = self._tablet.feed
+        feed = self._tablet.feed if self._rows else None
         if feed is not None and timestamp is not None:
             transaction = self._tablet.transactions.decided
             name = None if transaction is None else transaction.hex()
@@ -240,7 +247,9 @@ class RowsPart:
             value = [head.encode(), self._entry]
             return [Write(prepared_key(head.transaction), value, sum(map(len, value)))]
         self._planned = self._tablet.plan(self._entry, [(timestamp, self._rows)])
-        return self._planned.commands
+        if self._move is None:
+            return self._planned.commands
+        return [*self._planned.commands, *self._tablet.progress.commands(self._move)]
 
     def beside(self) -> Sequence[TabletCommands]:
         """Return what writes the rows' changes to the tablet's change feed."""
@@ -257,6 +266,8 @@ class RowsPart:
             self.leave()
             outcome.set_exception(error)
         elif planned is not None:
+            if self._move is not None:
+                self._tablet.progress.apply(self._move)
             self._hold_no_more()
             place.apply(planned, lambda: outcome.set_result(None))
         else:

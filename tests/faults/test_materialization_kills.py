@@ -63,8 +63,17 @@ class Truth:
             await producer.stop()
 
 
+def spread(calls: HttpCalls) -> None:
+    """Have the tablets but the first live in another cell."""
+    cell = calls.ask("POST", "/v1/cells", {})["id"]
+    calls.ask("POST", "/v1/tables/latest/unmount", {})
+    calls.ask("POST", "/v1/tables/latest/mount", {"cell_id": str(cell), "first_tablet_index": 1})
+    calls.ask("POST", "/v1/tables/latest/mount", {})
+
+
 @pytest.mark.timeout(120 + 30 * KILLS)
-def test_the_table_has_the_last_value_of_each_key_however_often_it_was_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_spread", [False, True], ids=["one cell", "two cells"])
+def test_the_table_has_the_last_value_of_each_key_however_often_it_was_killed(tmp_path: Path, is_spread: bool) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     dice, truth = random.Random(seed), Truth()
@@ -72,6 +81,8 @@ def test_the_table_has_the_last_value_of_each_key_however_often_it_was_killed(tm
         calls = HttpCalls(lambda: node.http)
         calls.ask("POST", "/v1/topics", {"name": "orders", "partitions": PARTITIONS})
         calls.ask("POST", "/v1/tables", TABLE)
+        if is_spread:
+            spread(calls)
         calls.ask("POST", "/v1/materializations", {"topic": "orders", "table": "latest", "columns": ORIGINS})
         amid = 0
         for number in range(KILLS):

@@ -1,7 +1,8 @@
 """One commit over several tablets, performed: see pq/transactions/commit_states.py for its states.
 
-The home is the first part of the cell that has most parts. Parts of that cell are written by the request that makes the
-decision durable; parts elsewhere are prepared before, and written behind it.
+The home is the first part of the cell that has most parts, or the very first one where the request says so. Parts of
+its cell are written by the request that makes the decision durable; parts elsewhere are prepared before, and written
+behind it.
 """
 
 import asyncio
@@ -26,11 +27,13 @@ NO_TIMESTAMPS: Final = "commit timestamps are not reserved yet; try again"
 
 
 class CommitRequest(NamedTuple):
-    """The thing to commit. `digest`: of what the client sent; empty: nobody sends it again."""
+    """The thing to commit. `digest`: of what the client sent; empty: nobody sends it again. `is_first_home`: the first
+    part is to be written beside the decision, however many others share a cell."""
 
     transaction: TransactionId
     parts: Sequence[CommitPart]
     digest: bytes = b""
+    is_first_home: bool = False
 
     @property
     def is_kept(self) -> bool:
@@ -55,7 +58,7 @@ class Commit:
         self._time = time
         self._limit_s = limit_s
         self._leave = leave
-        self._beside, self._elsewhere = _by_cell(request.parts)
+        self._beside, self._elsewhere = _by_cell(request.parts, is_first_home=request.is_first_home)
         self._home = self._beside[0].participant
         self.timestamp: int | None = None
         """Timestamp that was given, whether it is committed or not; None: none was."""
@@ -218,10 +221,12 @@ class Commit:
         return TableError("COMMIT_TOO_SLOW", text, cure)
 
 
-def _by_cell(parts: Sequence[CommitPart]) -> tuple[Sequence[CommitPart], Sequence[CommitPart]]:
-    """Return the parts of the cell that has most of them, and the others."""
+def _by_cell(
+    parts: Sequence[CommitPart], *, is_first_home: bool
+) -> tuple[Sequence[CommitPart], Sequence[CommitPart]]:
+    """Return the parts of the cell that has most of them, or of the first one's, and the others."""
     cells = _cells(parts)
-    beside = max(cells, key=len)
+    beside = cells[0] if is_first_home else max(cells, key=len)
     return beside, [part for cell in cells if cell is not beside for part in cell]
 
 

@@ -241,11 +241,12 @@ class Commits:
         """Return True if a commit is under way, or rows of one are not written everywhere."""
         return bool(self._under_way or self._unwritten or self._unfinished.participants)
 
-    async def write(self, parts: Sequence[CommitPart]) -> CommitDecision:
+    async def write(self, parts: Sequence[CommitPart], *, is_first_home: bool = False) -> CommitDecision:
         """Commit parts that nobody sends again under the same name, as `commit` does; return when their rows are
         written everywhere, or after the time that a reader waits for them. Raises as `commit`, and ShardLost where
         that raises CommitUnknown."""
-        request = CommitRequest(TransactionId(secrets.token_bytes(TRANSACTION_BYTES)), parts)
+        transaction = TransactionId(secrets.token_bytes(TRANSACTION_BYTES))
+        request = CommitRequest(transaction, parts, is_first_home=is_first_home)
         try:
             decision = await uninterrupted(self.commit(request))
         except CommitUnknown as unknown:

@@ -9,7 +9,6 @@ from pqbroker.pq.reading.query import READ_COMMITTED, visible_end
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.tablets.scheme_materializations import MaterializationRecord
-from pqbroker.storage.tablets.scheme_tables import SortedTableRecord
 from pqbroker.tables.mount import MountState, closed
 from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
@@ -69,20 +68,10 @@ def find_fed(opened: TablesOpening, record: MaterializationRecord) -> FedTable:
     return FedTable(record, topic, table)
 
 
-def check_one_cell(record: SortedTableRecord) -> None:
-    """Check that all tablets are in one cell: TableError SEVERAL_CELLS."""
-    cells = {record.cell_of(index) for index in range(len(record.tablets))}
-    if len(cells) > 1:
-        text = f"the table's tablets are in {len(cells)} cells: {', '.join(sorted(map(str, cells)))}"
-        cure = "Have them in one, for rows and progress are one commit: `pqbroker table mount TABLE --cell CELL`."
-        raise TableError("SEVERAL_CELLS", text, cure)
-
-
 def _check_table(table: SortedTable, record: MaterializationRecord) -> None:
     if table.record.columns != record.columns:
         text = "the table was altered since its origins were found"
         raise TableError("TABLE_ALTERED", text, f"{RESUME} finds the origins again.")
-    check_one_cell(table.record)
     for index in range(len(table.tablets)):
         state = table.state_of(index)
         if state is not MountState.MOUNTED:

@@ -10,7 +10,7 @@ partition's progress in one request, so that a crash neither loses nor repeats a
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +19,7 @@ from pqbroker.broker.services.materializing.dead_letters import letter_bytes_max
 from pqbroker.broker.services.materializing.fed_table import RESUME, FedTable, find_fed
 from pqbroker.broker.services.materializing.feeding import FeedShare
 from pqbroker.broker.services.tables.callers import TablesNode
+from pqbroker.broker.services.tables.inserting import check_participants
 from pqbroker.pq.log.batch_run import Batches
 from pqbroker.pq.reading.query import READ_COMMITTED, ReadQuery, visible_end
 from pqbroker.pq.serving.partition_server import PartitionServer
@@ -29,8 +30,10 @@ from pqbroker.storage.tablets.scheme_materializations import MaterializationReco
 from pqbroker.storage.unreadable import StoredUnreadable
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.feed_progress import LETTERS_MAX, DeadLetter, FeedMove
-from pqbroker.tables.serving.writes import write
+from pqbroker.tables.serving.table import SortedTable
+from pqbroker.tables.serving.writes import MovedApart, write
 from pqbroker.tables.sorted.fed_rows import read_fed_rows
+from pqbroker.tables.sorted.log_entries import NewRow
 from pqbroker.tables.work.messages import Message
 from pqbroker.tables.work.process import MEMORY_EXIT, WorkerGone, WorkerProcess
 
@@ -43,10 +46,10 @@ FEED_BACK_OFF_MOST_S: Final = 5.0
 PARTITIONS_AT_ONCE: Final = 500
 """Partitions that are looked at before the loop's other work has its turn."""
 PASSING: Final = frozenset((
-    "COMMIT_REFUSED", "FEED_FAILED", "FEED_MOVED", "KAFKA_STORAGE_ERROR", "LEADER_NOT_AVAILABLE",
+    "COMMIT_REFUSED", "COMMIT_TOO_SLOW", "FEED_FAILED", "FEED_MOVED", "KAFKA_STORAGE_ERROR", "LEADER_NOT_AVAILABLE",
     "NOT_LEADER_OR_FOLLOWER", "OFFSET_OUT_OF_RANGE", "OUT_OF_TABLET_MEMORY", "ROW_LOCK_CONFLICT", "SHARD_LOST",
     "STORE_OVERFLOWN", "TABLET_BUSY", "TABLET_STARTING", "TOO_MANY_DYNAMIC_STORES", "TOO_MANY_EDEN_STORES",
-    "TOO_MANY_OVERLAPPING_STORES", "TOO_MANY_STORES", "WORKER_LOST",
+    "TABLE_CHANGED", "TOO_MANY_OVERLAPPING_STORES", "TOO_MANY_STORES", "TRANSACTIONS_PAUSED", "WORKER_LOST",
 ))  # fmt: skip
 """Codes of refusals that end by themselves."""
 _log = logging.getLogger(__name__)
@@ -235,13 +238,24 @@ class Feed:
             last = [DeadLetter(partition, offset, reason) for offset, reason in said["letters"]]
             letters = tablets[0].progress.letters_of(self.record.run).followed_by(said["letter_count"], last)
         move = FeedMove(self.record.run, partition, start, said["next_offset"], letters)
-        first = (tablets[0].writes, by_tablet.pop(0, ()))
-        others = [(tablets[index].writes, rows) for index, rows in sorted(by_tablet.items())]
-        await write([first, *others], move)
+        await self._write(fed.table, {0: (), **by_tablet}, move)
         counters = self._share.counters
         counters.records += said["records"]
         counters.rows += sum(count for _, count in said["tablets"])
         counters.dead_letters += said["letter_count"]
+
+
+    async def _write(self, table: SortedTable, by_tablet: Mapping[int, Sequence[NewRow]], move: FeedMove) -> None:
+        """Write rows and progress as one commit. Raises as `_commit`."""
+        parts = sorted(by_tablet.items())
+        if len({table.record.cell_of(index) for index, _ in parts}) == 1:
+            with suppress(MovedApart):
+                await write([(table.tablets[index].writes, rows) for index, rows in parts], move)
+                return
+        check_participants(self._node.settings, len(parts))
+        (_, first), *others = parts
+        apart = [table.part(0, first, None, move), *(table.part(index, rows, None) for index, rows in others)]
+        await self.opened.commits.write(apart, is_first_home=True)
 
 
 def _lost(status: int, memory_bytes_max: int) -> TableError:

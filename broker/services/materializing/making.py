@@ -6,7 +6,6 @@ from typing import Final
 
 from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, is_allowed
 from pqbroker.broker.services.materializing.callers import FeedingCaller
-from pqbroker.broker.services.materializing.fed_table import check_one_cell
 from pqbroker.broker.services.materializing.views import MaterializationView, view_of
 from pqbroker.broker.services.sorted_tables.feed_circles import CIRCLE_CURE, told_circle, way_of_changes
 from pqbroker.broker.services.sorted_tables.finding import find_sorted
@@ -39,7 +38,7 @@ class NewMaterialization:
 async def create_materialization(caller: FeedingCaller, new: NewMaterialization) -> MaterializationView:
     """Have a topic feed a sorted table, from the topic's start on.
 
-    KafkaError as `find_topic`; TableError NO_TABLE, SEVERAL_CELLS, INVALID_ORIGINS, INVALID_LETTER_TOPIC, MATERIALIZED,
+    KafkaError as `find_topic`; TableError NO_TABLE, INVALID_ORIGINS, INVALID_LETTER_TOPIC, MATERIALIZED,
     TOO_MANY_MATERIALIZATIONS.
     """
     topic = find_topic(caller, AclOperation.READ, new.topic)
@@ -56,7 +55,6 @@ async def create_materialization(caller: FeedingCaller, new: NewMaterialization)
     if len(changes.known()) >= MATERIALIZATIONS_MAX:
         text = f"{MATERIALIZATIONS_MAX} tables are fed from topics already"
         raise TableError("TOO_MANY_MATERIALIZATIONS", text, "Drop one that is not needed any more.")
-    check_one_cell(table.record)
     origins = resolve_origins(table.schema, typed_schema_of(topic), new.columns)
     wanted = MaterializationRecord(
         table.record.table_id, topic.record.topic_id, topic.record.name, b"", origins,

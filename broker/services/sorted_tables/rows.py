@@ -264,7 +264,7 @@ async def _write(caller: TablesCaller, table: SortedTable, schema: SortedSchema,
         with suppress(MovedApart):
             parts = [(table.tablets[index].writes, some) for index, some in sorted(by_tablet.items())]
             return WrittenRows(len(rows), await write(parts))
-    check_participants(caller, len(by_tablet))
+    check_participants(caller.node.settings, len(by_tablet))
     apart = [table.part(index, some, None) for index, some in sorted(by_tablet.items())]
     decision = await caller.node.cell.current.commits.write(apart)
     return WrittenRows(len(rows), decision.timestamp)

@@ -17,6 +17,7 @@ from pqbroker.broker.services.tables.encoded_rows import EncodedRows, TabletRows
 from pqbroker.broker.services.tables.finding import check_tablet, find_typed, state_of, states
 from pqbroker.broker.services.topics.partitions import check_batch
 from pqbroker.broker.services.topics.record_checks import weigh
+from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.log.sessions import Fence, SessionBatch
 from pqbroker.pq.serving.joint_write import Share, batches_taken, is_of_one_cell, write_together
 from pqbroker.pq.serving.topic import Topic
@@ -120,15 +121,15 @@ async def _written(caller: TablesCaller, shares: Sequence[Share], fence: Fence |
         return [(await partition.write(batch, header, *weights)).base_offset]
     if is_of_one_cell([share.partition for share in shares]):
         return [some[0].base_offset for some in await write_together(shares, fence, caller.node.clock)]
-    check_participants(caller, len(shares))
+    check_participants(caller.node.settings, len(shares))
     parts = [BatchesPart(share, fence, caller.node.clock) for share in shares]
     await caller.node.cell.current.commits.write(parts)
     return [part.first_offset for part in parts]
 
 
-def check_participants(caller: TablesCaller, count: int) -> None:
+def check_participants(settings: BrokerSettings, count: int) -> None:
     """TableError TOO_MANY_PARTICIPANTS for more tablets than one commit may write to."""
-    most = caller.node.settings.transaction_participants_max
+    most = settings.transaction_participants_max
     if count > most:
         text = f"rows of {count} tablets are written, and pqbroker.transaction.participants.max = {most}"
         raise TableError("TOO_MANY_PARTICIPANTS", text, "Write to fewer tablets at once, or raise the setting.")

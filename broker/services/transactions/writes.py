@@ -79,7 +79,7 @@ async def parts_of(
             parts += await _sorted_parts(caller, name, some, start_timestamp)
         else:
             parts += await _ordered_parts(caller, name, some)
-    check_participants(caller, len(parts))
+    check_participants(caller.node.settings, len(parts))
     return parts
 
 

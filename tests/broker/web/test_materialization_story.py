@@ -25,6 +25,7 @@ class Story:
         self.dice = random.Random(seed)
         self.last: dict[str, str | None] = {}
         self.count = self.dead = 0
+        self.cells: list[str] = []
 
     async def produce(self) -> None:
         pairs: list[tuple[str | None, str | None]] = []
@@ -59,6 +60,15 @@ class Story:
         await self.web.ask("POST", f"{TABLE}/reshard", {"pivot_keys": [[], *([pivot] for pivot in pivots)]})
         await self.web.ask("POST", f"{TABLE}/mount", {})
 
+    async def move(self) -> None:
+        """Have some of the tablets live in the other cell."""
+        _, found = await self.web.ask("GET", f"{TABLE}/tablets")
+        first = self.dice.randrange(len(found["tablets"]))
+        await self.web.ask("POST", f"{TABLE}/unmount", {})
+        where = {"cell_id": self.dice.choice(self.cells), "first_tablet_index": first}
+        await self.web.ask("POST", f"{TABLE}/mount", where)
+        await self.web.ask("POST", f"{TABLE}/mount", {})
+
     async def restart(self) -> None:
         _, found = await self.web.ask("GET", f"{TABLE}/tablets")
         await self.web.ask("POST", f"/v1/tablets/{found['tablets'][0]['tablet_id']}/restart", {})
@@ -74,7 +84,9 @@ async def test_the_table_has_the_topics_last_values_whatever_happens(web: Web, s
     await web.ask("POST", "/v1/topics", {"name": "orders", "partitions": 1})
     await web.ask("POST", "/v1/tables", {"path": "//latest", "schema": COLUMNS})
     await web.ask("POST", "/v1/materializations", {"topic": "orders", "table": "latest"})
-    steps = [story.produce] * 10 + [
+    _, cell = await web.ask("POST", "/v1/cells", {})
+    story.cells = ["0", str(cell["id"])]
+    steps = [story.produce] * 10 + [story.move] * 2 + [
         story.pause, story.resume, story.resume, story.remount, story.freeze, story.reshard, story.restart, story.lose,
     ]  # fmt: skip
     for _ in range(STEPS):

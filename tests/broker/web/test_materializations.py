@@ -367,21 +367,27 @@ async def test_partitions_and_tablets_of_a_cell_are_one_commit_each(web: Web) ->
     assert all(int(row["value"]) >= 291 for row in rows)
 
 
-async def test_tablets_of_several_cells_are_refused_and_stop_it(web: Web) -> None:
+async def test_rows_for_tablets_of_several_cells_and_their_progress_are_one_commit(web: Web) -> None:
     await web.ask("POST", "/v1/topics", {"name": "orders"})
-    await web.ask("POST", "/v1/tables", {"path": "//latest", "schema": COLUMNS, "pivot_keys": [[], ["m"]]})
+    pivots: list[Any] = [[], ["m"], ["t"]]
+    await web.ask("POST", "/v1/tables", {"path": "//latest", "schema": COLUMNS, "pivot_keys": pivots})
     await feed(web)
     _, cell = await web.ask("POST", "/v1/cells", {})
-    where = {"cell_id": str(cell["id"]), "first_tablet_index": 1}
     await web.ask("POST", "/v1/tables/latest/unmount", {})
-    status, answer = await web.ask("POST", "/v1/tables/latest/mount", where)
+    status, answer = await web.ask(
+        "POST", "/v1/tables/latest/mount", {"cell_id": str(cell["id"]), "first_tablet_index": 1}
+    )
     assert status == 200, answer
     await web.ask("POST", "/v1/tables/latest/mount", {})
-    found = await shown(web, is_stopped)
-    assert found["reason"]["code"] == "SEVERAL_CELLS"
-    await web.ask("DELETE", ONE)
-    refused = await web.refusal("POST", "/v1/materializations", {"topic": "orders", "table": "latest"})
-    assert refused[:2] == (400, "SEVERAL_CELLS")
+    for number in range(5):
+        await produce(web, ("z", f"z{number}"), ("n", f"n{number}"))
+        await caught_up(web)
+    await produce(web, ("a", "a9"), ("n", None), ("u", "u9"))
+    found = await caught_up(web)
+    assert found["partitions"][0]["offset"] == 13
+    rows = await rows_of(web, *({"key": key} for key in ("a", "n", "u", "z")))
+    assert [row and row["value"] for row in rows] == ["a9", None, "u9", "z4"]
+    assert (await web.ask("GET", "/v1/transactions/unfinished"))[1]["unfinished"] == []
 
 
 async def test_what_cannot_feed_a_table_is_refused_by_name(web: Web) -> None:
