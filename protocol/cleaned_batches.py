@@ -16,9 +16,11 @@ from pqbroker.protocol.primitives import read_varlong, varlong
 from pqbroker.protocol.records import (
     BATCH_HEADER_BYTES,
     CODEC_MASK,
+    CONTROL,
     CRC_END,
     DELETE_HORIZON,
     LENGTH_END,
+    TRANSACTIONAL,
     BatchHeader,
     read_header,
 )
@@ -27,6 +29,8 @@ _HEADER: Final = Struct(">qiibIhiqqqhii")
 _CRC: Final = Struct(">I")
 _CRC_AT: Final = 17
 _NO_TIMESTAMP: Final = -1
+_OF_RECORDS: Final = CODEC_MASK | DELETE_HORIZON | TRANSACTIONAL | CONTROL
+"""Attributes that a batch without records does not have."""
 
 
 class PlacedRecord(NamedTuple):
@@ -96,11 +100,11 @@ def batch_of(placed: PlacedRecords, kept: Sequence[PlacedRecord], horizon_ms: in
 
 
 def empty_batch(header: BatchHeader, base_offset: int, last_offset: int) -> bytes:
-    """A batch of these offsets and no record, by the same producer and in the same epoch as another."""
+    """A batch of these offsets and no record, by the same producer and in the same epoch as another. It is no marker,
+    and of no transaction: clients expect a record in a control batch."""
     empty = header._replace(
         base_offset=base_offset, last_offset_delta=last_offset - base_offset, record_count=0,
-        attributes=header.attributes & ~(CODEC_MASK | DELETE_HORIZON), base_timestamp=_NO_TIMESTAMP,
-        max_timestamp=_NO_TIMESTAMP,
+        attributes=header.attributes & ~_OF_RECORDS, base_timestamp=_NO_TIMESTAMP, max_timestamp=_NO_TIMESTAMP,
     )  # fmt: skip
     return _encode(empty, b"")
 

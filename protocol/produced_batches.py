@@ -6,7 +6,7 @@ from crc32c import crc32c
 
 from pqbroker.protocol.compression import BEGINNINGS, CODECS, GROWTH_MAX, SNAPPY
 from pqbroker.protocol.errors import ErrorCode, KafkaError, RecordsRefused
-from pqbroker.protocol.record_parts import decode_parts
+from pqbroker.protocol.record_parts import keyless_records
 from pqbroker.protocol.records import (
     BATCH_HEADER_BYTES,
     BATCH_MAGIC,
@@ -78,7 +78,7 @@ def check_keys(records: memoryview, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> 
 
     KafkaError INVALID_RECORD where its bytes are not the records that it counts.
     """
-    keyless = [index for index, (key, _) in enumerate(decode_parts(records, bytes_max)) if key is None]
+    keyless = keyless_records(records, bytes_max)
     if keyless:
         raise RecordsRefused(
             ErrorCode.INVALID_RECORD,
@@ -100,6 +100,8 @@ def _check_meaning(header: BatchHeader) -> None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "only the broker may set a delete horizon")
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise KafkaError(ErrorCode.INVALID_RECORD, "an idempotent producer's batch has no sequence or no epoch")
+    if header.is_transactional and header.producer_id < 0:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a transactional batch has no producer id")
     if header.is_log_append_time:
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "only the broker may set LogAppendTime")
 
