@@ -119,12 +119,14 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Concat:
-    """Chain the inputs' values under `output`, by reference; the inputs go unless they are kept."""
+    """Chain the inputs' values under `output`, by reference; the inputs go unless they are kept. `created_ms` as in
+    `Write`."""
 
     order: ClassVar[int] = 3
     inputs: tuple[bytes | Piece, ...]
     output: bytes
     keep_inputs: bool = False
+    created_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

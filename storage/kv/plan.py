@@ -165,7 +165,8 @@ class Planner:
             else:
                 self._take(plan, key)
         chain = b"".join(blobs)
-        output = Entry.chained(now_ms, chain, size, shared=shared) if chain else Entry.inline(now_ms, (), 0)
+        created_ms = now_ms if command.created_ms is None else command.created_ms
+        output = Entry.chained(created_ms, chain, size, shared=shared) if chain else Entry.inline(created_ms, (), 0)
         self._set(plan, command.output, output)
 
     def _delete(self, plan: Plan, command: DeleteRange) -> None:
