@@ -3,11 +3,13 @@
 from pqbroker.pq.log import producers
 from pqbroker.pq.log.keys import OFFSET_MAX
 from pqbroker.pq.log.partition import Partition
+from pqbroker.pq.log.producer_transactions import AbortedSpan, TransactionsChange, check_batch, opened
 from pqbroker.pq.log.producers import Duplicate, StoredBatch
 from pqbroker.pq.log.write_cycle import Cycle, Written
 from pqbroker.protocol import records
+from pqbroker.protocol.control_records import EndMarker
 from pqbroker.protocol.errors import ErrorCode, KafkaError
-from pqbroker.protocol.records import BatchHeader
+from pqbroker.protocol.records import TRANSACTIONAL, BatchHeader
 
 NO_TIMESTAMP = -1
 
@@ -29,6 +31,10 @@ def admit(partition: Partition, cycle: Cycle, batch: memoryview, header: BatchHe
             return Written(verdict.base_offset, verdict.log_append_time_ms, partition.start_offset)
         assert type(verdict) is int
         sequence = verdict
+        if state is not None and state.transactional is not None:
+            check_batch(state, header)
+        if header.attributes & TRANSACTIONAL and (state is None or not state.is_open):
+            _check_open_count(partition, cycle)
     topic = partition.settings.topic
     max_timestamp, append_time = header.max_timestamp, NO_TIMESTAMP
     if topic.message_timestamp_type == "LogAppendTime":
@@ -53,7 +59,34 @@ def admit(partition: Partition, cycle: Cycle, batch: memoryview, header: BatchHe
         cycle.producers[producer_id] = producers.taken(
             state, header.producer_epoch, stored, max_timestamp, cycle.now_ms
         )
+        if header.attributes & TRANSACTIONAL and (state is None or not state.is_open):
+            _open(cycle, producer_id, base_offset)
     return Written(base_offset, append_time, cycle.start_offset)
+
+
+def take_marker(
+    marker: EndMarker, partition: Partition, cycle: Cycle, batch: memoryview, header: BatchHeader
+) -> Written:
+    """Append the batch of a marker, whatever would refuse a producer's batch now; the transaction that it ends is over.
+
+    TRANSACTION_COORDINATOR_FENCED, INVALID_PRODUCER_EPOCH.
+    """
+    producer_id, epoch, coordinator_epoch, is_commit = marker
+    state = cycle.producers.get(producer_id) or partition.producers.producers.get(producer_id)
+    producers.check_marker(state, epoch, coordinator_epoch)
+    written = take_decided(partition, cycle, batch, header)
+    offset = written.base_offset
+    cycle.producers[producer_id] = producers.marked(state, epoch, coordinator_epoch, offset, cycle.now_ms)
+    if state is not None and state.transactional is not None and state.is_open:
+        if cycle.transactions is None:
+            cycle.transactions = TransactionsChange()
+        change = cycle.transactions
+        change.ended.add(producer_id)
+        if not is_commit:
+            stable_offset = partition.transactions.stable_without(change.ended, cycle.end_offset)
+            span = AbortedSpan(offset, producer_id, state.transactional.open_offset, stable_offset)
+            change.aborted.append(span)
+    return written
 
 
 def take_decided(partition: Partition, cycle: Cycle, batch: memoryview, header: BatchHeader) -> Written:
@@ -69,6 +102,27 @@ def take_decided(partition: Partition, cycle: Cycle, batch: memoryview, header: 
     run.append(batch, base_offset, max_timestamp, run.end == cycle.mark)
     cycle.end_offset = base_offset + header.last_offset_delta + 1
     return Written(base_offset, append_time, cycle.start_offset)
+
+
+def _open(cycle: Cycle, producer_id: int, base_offset: int) -> None:
+    """The batch at an offset opens its producer's transaction, in the same request."""
+    cycle.producers[producer_id] = opened(cycle.producers[producer_id], base_offset, cycle.now_ms)
+    if cycle.transactions is None:
+        cycle.transactions = TransactionsChange()
+    cycle.transactions.opened[producer_id] = base_offset
+
+
+def _check_open_count(partition: Partition, cycle: Cycle) -> None:
+    """Check that one more producer may have an open transaction: none of them may be forgotten. POLICY_VIOLATION."""
+    count, count_max = len(partition.transactions.open), partition.settings.topic.pq_producer_ids_max
+    if cycle.transactions is not None:
+        count += len(cycle.transactions.opened)
+    if count >= count_max:
+        text = (
+            f"{count} producers have open transactions in partition {partition.index}, of at most "
+            f"pq.producer.ids.max={count_max}: end some of them, or raise it"
+        )
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
 
 
 def why_closed(partition: Partition, *, is_feed: bool = False) -> KafkaError | None:

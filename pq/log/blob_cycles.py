@@ -3,14 +3,16 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from pqbroker.pq.log import producers
-from pqbroker.pq.log.batch_admission import admit, take_decided
-from pqbroker.pq.log.keys import meta_key, producer_key, producer_keys
+from pqbroker.pq.log.batch_admission import admit, take_decided, take_marker
+from pqbroker.pq.log.keys import aborted_key, meta_key, producer_key, producer_keys
 from pqbroker.pq.log.partition import Partition
+from pqbroker.pq.log.producer_transactions import TransactionsChange
 from pqbroker.pq.log.row_facts import Weighed, row_weights
 from pqbroker.pq.log.start_state import Meta
 from pqbroker.pq.log.write_cycle import Cycle, PlannedBatch, Written
+from pqbroker.protocol.control_records import EndMarker
 from pqbroker.protocol.errors import ErrorCode, KafkaError
-from pqbroker.protocol.records import BatchHeader
+from pqbroker.protocol.records import BatchHeader, read_header
 
 _Admit = Callable[[Partition, Cycle, memoryview, BatchHeader], Written]
 
@@ -59,6 +61,22 @@ def plan_decided(
     return cycle
 
 
+def plan_markers(partition: Partition, markers: Sequence[EndMarker], now_ms: int) -> Cycle:
+    """Plan markers, which end transactions of their producers: neither limits nor the mount state refuse them, their
+    epochs may. The outcome of each is its place, or a KafkaError."""
+    assert not partition.is_writing
+    cycle = partition.no_change(now_ms)
+    made = [memoryview(marker.batch(now_ms)) for marker in markers]
+    weights = [partition.facts.unstamped(len(batch)) for batch in made] if partition.settings.keeps_facts else ()
+    following = iter(markers)
+
+    def take(partition: Partition, cycle: Cycle, batch: memoryview, header: BatchHeader) -> Written:
+        return take_marker(next(following), partition, cycle, batch, header)
+
+    _fill(partition, cycle, [(batch, read_header(batch)) for batch in made], weights, take)
+    return cycle
+
+
 def plan_close(partition: Partition, now_ms: int) -> Cycle:
     """Plan to make the whole head one body blob; what is not in memory goes by reference."""
     assert not partition.is_writing
@@ -104,7 +122,8 @@ def _fill(
         if len(partition.producers.producers) + len(cycle.producers) > topic.pq_producer_ids_max:
             cycle.forgotten = partition.producers.displaced(cycle.producers, topic.pq_producer_ids_max)
             cycle.gone += producer_keys(partition.index, cycle.forgotten)
-        if not partition.epochs.is_stored or cycle.start_offset != partition.start_offset:
+        is_first_aborted = cycle.transactions is not None and _store_aborted(partition, cycle, cycle.transactions)
+        if not partition.epochs.is_stored or cycle.start_offset != partition.start_offset or is_first_aborted:
             _store_epoch(partition, cycle)
         if cycle.parts or partition.has_leftovers:
             cycle.touches_parts = True
@@ -122,8 +141,20 @@ def _plan_facts(partition: Partition, cycle: Cycle) -> None:
         cycle.gone += change.gone
 
 
+def _store_aborted(partition: Partition, cycle: Cycle, change: TransactionsChange) -> bool:
+    """Store the spans of transactions that the cycle's markers abort. Return True if they are the log's first."""
+    for span in change.aborted:
+        cycle.store(aborted_key(partition.index, span.marker_offset), span.encode())
+    return bool(change.aborted) and partition.transactions.aborted is None
+
+
 def _store_epoch(partition: Partition, cycle: Cycle) -> None:
-    """The first batch of a generation makes its epoch known; one that moves the start makes that known."""
+    """The first batch of a generation makes its epoch known; one that moves the start makes that known, as does the
+    first marker that aborts a transaction."""
     cycle.stores_epoch = True
     end_offset = max(partition.end_offset, cycle.start_offset)
-    cycle.store(meta_key(partition.index), Meta(cycle.start_offset, end_offset, partition.epochs.entries).encode())
+    has_aborted = partition.transactions.aborted is not None
+    if cycle.transactions is not None and cycle.transactions.aborted:
+        has_aborted = True
+    meta = Meta(cycle.start_offset, end_offset, partition.epochs.entries, has_aborted)
+    cycle.store(meta_key(partition.index), meta.encode())

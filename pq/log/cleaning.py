@@ -2,8 +2,12 @@
 
 Of each key the last record below a bound stays, and what is at the bound or behind it. Batches keep base offset, last
 offset and producer; records keep their offsets. The last offset of the bodies stays in a batch, without records if need
-be. Control batches stay as they are; so do records without a key, which a topic may have from before it was compacted;
-so does a batch that is damaged or unpacks over the limit: it is named.
+be. Records without a key, which a topic may have from before it was compacted, stay as they are; so does a batch that
+is damaged or unpacks over the limit: it is named.
+
+Records of aborted Kafka transactions go. A marker gets a delete horizon in the first cleaning that meets no batch of
+its transaction, since an earlier one took them all, and goes in the first one after its horizon: a reader who has met
+batches of the transaction meets their end.
 
 A tombstone hides older records of its key from a reader who has seen them. Its batch gets a delete horizon in the first
 cleaning after which no such record is left before it, and it goes in the first one after its horizon: records before it
@@ -15,6 +19,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from pqbroker.pq.log.cleaning_keys import LastOffsets
+from pqbroker.pq.log.producer_transactions import AbortedBatches
 from pqbroker.protocol.cleaned_batches import (
     PlacedRecord,
     PlacedRecords,
@@ -31,6 +36,43 @@ RECORD_BYTES_LEAST: Final = 64
 """Least size with which a record counts against the limit of a batch: in memory it takes a few times that."""
 
 
+class CleanedTransactions:
+    """Kafka transactions on the way of one cleaning through a log, from its start on."""
+
+    __slots__ = ("_met", "aborted", "emptied")
+
+    def __init__(self) -> None:
+        self._met: set[int] = set()
+        """Producers of whose transaction a batch was met since their last marker."""
+        self.aborted: AbortedBatches | None = None
+        """Aborted batches where the cleaning is now; None: there are none."""
+        self.emptied: list[int] = []
+        """Offsets of markers whose transactions have no batch left."""
+
+    def mark(self) -> tuple[set[int], int]:
+        """Return what `back` needs to come here again."""
+        return set(self._met), len(self.emptied)
+
+    def back(self, mark: tuple[set[int], int]) -> None:
+        """Forget the batches that were met since a mark: those that are left of them are met again."""
+        met, count = mark
+        self._met = set(met)
+        del self.emptied[count:]
+
+    def meet(self, header: BatchHeader) -> bool:
+        """Meet a batch of a transaction; return True if it was aborted."""
+        self._met.add(header.producer_id)
+        return self.aborted is not None and self.aborted.has(header)
+
+    def end(self, header: BatchHeader, *, is_known: bool) -> bool:
+        """Meet a marker; return True if its transaction has no batch left. `is_known`: all batches before were read."""
+        is_empty = is_known and header.producer_id not in self._met
+        self._met.discard(header.producer_id)
+        if is_empty:
+            self.emptied.append(header.base_offset)
+        return is_empty
+
+
 class CleaningRules(NamedTuple):
     """One cleaning's rules. `bound`: batches that reach it, or lie behind it, stay as they are."""
 
@@ -40,6 +82,8 @@ class CleaningRules(NamedTuple):
     now_ms: int
     delete_retention_ms: int
     unpacked_bytes_max: int
+    transactions: CleanedTransactions | None = None
+    """None: batches of transactions are as others, and markers stay."""
 
 
 class CleanedBodies(NamedTuple):
@@ -57,7 +101,7 @@ class CleanedBodies(NamedTuple):
     unread: Sequence[int]
     """Base offsets of batches that stay because they are damaged or too large."""
     due_ms: int | None
-    """Time when the first tombstone that is left may go; None: none waits for its time alone."""
+    """Time when the first tombstone or marker that is left may go; None: none waits for its time alone."""
 
 
 def clean(
@@ -98,13 +142,17 @@ class _Cleaning:
 
     def take(self, batch: memoryview) -> None:
         """Take the next batch."""
-        header = read_header(batch)
-        if header.is_control:
-            self._left.append(batch)
-            return
+        header, transactions = read_header(batch), self._rules.transactions
         if header.last_offset >= self._rules.bound:
             self._left.append(batch)
-            self._is_clean = False
+            self._is_clean = self._is_clean and header.is_control
+            return
+        if header.is_control:
+            self._take_marker(batch, header)
+            return
+        if header.is_transactional and transactions is not None and transactions.meet(header):
+            self._records += header.record_count
+            self._gone += header.record_count
             return
         try:
             placed = place_within(batch, self._rules.unpacked_bytes_max)
@@ -126,6 +174,28 @@ class _Cleaning:
             self._left, self._is_clean, self._records, self._gone, self._tombstones_gone, self._keyless, self._unread,
             self._due_ms,
         )  # fmt: skip
+
+    def _take_marker(self, batch: memoryview, header: BatchHeader) -> None:
+        """Keep a marker until its time has come, once its transaction has no batch left."""
+        transactions, now_ms = self._rules.transactions, self._rules.now_ms
+        horizon = delete_horizon(header)
+        if transactions is None or not transactions.end(header, is_known=self._is_clean):
+            self._left.append(batch)
+            return
+        if horizon is not None and horizon <= now_ms:
+            return
+        if horizon is None:
+            horizon = now_ms + self._rules.delete_retention_ms
+            try:
+                placed = place_within(batch, self._rules.unpacked_bytes_max)
+            except KafkaError:
+                self._left.append(batch)
+                self._unread.append(header.base_offset)
+                return
+            self._left.append(batch_of(placed, placed.records, horizon))
+        else:
+            self._left.append(batch)
+        self._due_ms = horizon if self._due_ms is None else min(self._due_ms, horizon)
 
     def _take_placed(self, batch: memoryview, placed: PlacedRecords) -> None:
         kept = [record for record in placed.records if self._stays(record, placed.header)]

@@ -73,23 +73,25 @@ def when_due(
     """Decide whether the bodies below the last stable offset `stable_end` are to be cleaned now.
 
     A body younger than min.compaction.lag.ms ends what may be cleaned. The ratio has to be above
-    min.cleanable.dirty.ratio, as in Kafka. Where the time of tombstones has come, they are a reason by themselves.
+    min.cleanable.dirty.ratio, as in Kafka. Where the time of tombstones has come, they are a reason by themselves, if a
+    pass would reach as far as the last one.
     """
     count = 0
     old_ms = now_ms - limits.lag_ms_min
     while count < len(bodies) and bodies.ends[count] <= stable_end and bodies.created[count] <= old_ms:
         count += 1
     bound = bodies.ends[count - 1] if count else 0
-    first = min(bodies.find(cleaned.end), count)
+    dirty = bodies.find(cleaned.end)
+    first = min(dirty, count)
     found = Due(Dirt.CLEAN, bound, count, sum(bodies.sizes[first:count]), sum(bodies.sizes[:count]))
     if is_forced and count:
         return found._replace(reason=Dirt.FORCED)
     if first < count and bodies.created[first] + limits.lag_ms_max <= now_ms:
         return found._replace(reason=Dirt.LATE)
-    if count and cleaned.due_ms is not None and cleaned.due_ms <= now_ms:
+    if count and bound >= cleaned.end and cleaned.due_ms is not None and cleaned.due_ms <= now_ms:
         return found._replace(reason=Dirt.TOMBSTONES)
     if first == count:
-        is_young = count < len(bodies) and bodies.ends[count] <= stable_end
+        is_young = dirty < len(bodies) and bodies.ends[dirty] <= stable_end
         return found._replace(reason=Dirt.YOUNG) if is_young else found
     return found._replace(reason=Dirt.DIRTY if found.dirty_ratio > limits.dirty_ratio_min else Dirt.BELOW_RATIO)
 

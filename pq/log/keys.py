@@ -9,6 +9,7 @@ c<partition:10>                                                        how far t
 m<partition:10>p<producer id:20>                                       what is remembered of a producer
 m<partition:10>c<group id>                                             how far a consumer has read
 m<partition:10>s<session>                                              the last batch of rows of a session
+a<partition:10>_<offset of its marker:20>                              an aborted Kafka transaction
 f<partition:10>_<offset:20>_<weight before:20>_<weight after:20>       the facts of the rows of a blob
 s<partition:10>_<session:32>_<sequence:20>_<rows:10>_<digest:32>_<piece:16>   rows staged for a batch of a session
 t<partition:10>_<session:32>_<sequence:20>                             a batch whose staged rows are being written
@@ -30,6 +31,7 @@ COUNT_MAX = 10**10 - 1
 _DATA_KEY = re.compile(rb"d([0-9]{10})_([0-9]{20})_00000_([0-9]{10})_00000(\|?)").fullmatch
 _FACTS_KEY = re.compile(rb"f[0-9]{10}_([0-9]{20})_([0-9]{20})_([0-9]{20})").fullmatch
 _PRODUCER_KEY = re.compile(rb"m[0-9]{10}p([0-9]{20})").fullmatch
+_ABORTED_KEY = re.compile(rb"a[0-9]{10}_([0-9]{20})").fullmatch
 _TRANSACTION_KEY = re.compile(rb"[pq][0-9]{10}_([0-9a-f]{32})").fullmatch
 TRANSACTIONS, TRANSACTIONS_END = b"p", b"r"
 """Bounds lo <= key < hi of what transactions have in all partitions of a tablet."""
@@ -93,6 +95,24 @@ def meta_key(partition: int) -> bytes:
 def cleaned_key(partition: int) -> bytes:
     """Return the key of what is known of the cleanings of a partition."""
     return b"c%010d" % partition
+
+
+def aborted_key(partition: int, marker_offset: int) -> bytes:
+    """Return the key of the aborted transaction whose marker is at an offset."""
+    return b"a%010d_%020d" % (partition, marker_offset)
+
+
+def aborted_range(partition: int) -> tuple[bytes, bytes]:
+    """Bounds lo <= key < hi of a partition's aborted transactions."""
+    return b"a%010d_" % partition, b"a%010d`" % partition
+
+
+def parse_aborted_key(key: bytes) -> int:
+    """The offset of the marker of an aborted transaction; ValueError."""
+    found = _ABORTED_KEY(key)
+    if found is None:
+        raise ValueError(f"{_text(key)} is no key of an aborted transaction")
+    return int(found[1])
 
 
 def producer_key(partition: int, producer_id: int) -> bytes:
@@ -209,7 +229,7 @@ def parse_transaction_key(key: bytes) -> TransactionId:
 
 def foreign_ranges(partition: int) -> Iterator[tuple[bytes, bytes]]:
     """Bounds lo <= key < hi of the keys of all partitions but this one."""
-    for letter in b"cdfimpqstx":
+    for letter in b"acdfimpqstx":
         yield b"%c" % letter, b"%c%010d" % (letter, partition)
         yield b"%c%010d" % (letter, partition + 1), b"%c" % (letter + 1)
 

@@ -9,6 +9,7 @@ Cycles are planned in blob_cycles.py, trim_cycles.py, replacing_cycles.py, stage
 Between plan and its end nothing else may change the partition: the flag `is_writing` is the lock.
 """
 
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from pqbroker.pq.log.commit_timestamps import CommitTimestamps, unreserved
 from pqbroker.pq.log.head import first_kept
 from pqbroker.pq.log.leader_epochs import Epochs
 from pqbroker.pq.log.partition_settings import PartitionSettings
+from pqbroker.pq.log.producer_transactions import ProducerTransactions
 from pqbroker.pq.log.producers import Producers
 from pqbroker.pq.log.row_facts import PartitionFacts
 from pqbroker.pq.log.sessions import Sessions
@@ -38,7 +40,8 @@ class Partition:
 
     __slots__ = (
         "bodies", "cleaned", "end_offset", "epochs", "facts", "generation", "has_leftovers", "head", "index",
-        "is_writing", "layout", "producers", "sessions", "settings", "start_offset", "unreadable",
+        "is_writing", "layout", "producers", "sessions", "settings", "start_offset", "transactions",
+        "unreadable",
     )  # fmt: skip
 
     def __init__(
@@ -60,6 +63,7 @@ class Partition:
         self.epochs = Epochs(stored.meta.epochs, generation, start_state.end_offset)
         self.epochs.trim(start_state.start_offset)
         self.producers = Producers(stored.producers)
+        self.transactions = ProducerTransactions(stored.producers, stored.aborted)
         self.sessions = Sessions(stored.sessions)
         self.facts = PartitionFacts(index, stored.facts, of_node.timestamps or unreserved())
         self.cleaned = stored.cleaned
@@ -89,6 +93,23 @@ class Partition:
     def needs_content(self, bytes_max: int) -> bool:
         """Return True if a cycle of `bytes_max` would copy or index head content that is not in memory."""
         return self.layout.needs_content(bytes_max, self.settings.topic.pq_low_watermark_bytes)
+
+    @property
+    def stable_offset(self) -> int:
+        """The last stable offset: before it no Kafka transaction is open."""
+        if not self.transactions.open:
+            return self.end_offset
+        return max(self.transactions.first_open, self.start_offset)
+
+    @property
+    def why_unstable(self) -> str | None:
+        """Return which Kafka transaction holds the last stable offset, for people; None: none is open."""
+        for producer_id, offset in self.transactions.open.items():
+            state = self.producers.producers[producer_id]
+            since_ms = state.transactional.open_ms if state.transactional is not None else state.written_ms
+            since = datetime.fromtimestamp(since_ms / 1000, UTC).isoformat(timespec="seconds")
+            return f"producer {producer_id} has an open Kafka transaction from offset {offset} on, since {since}"
+        return None
 
     def no_change(self, now_ms: int) -> Cycle:
         """A cycle in which nothing happens."""
@@ -122,6 +143,8 @@ class Partition:
             self._apply_trim(cycle.start_offset)
         if cycle.producers:
             self.producers.take(cycle.producers)
+        if cycle.transactions is not None:
+            self.transactions.apply(cycle.transactions)
         if cycle.forgotten:
             self.producers.forget(cycle.forgotten, self.start_offset)
         if cycle.sessions or cycle.forgotten_sessions:
@@ -153,4 +176,6 @@ class Partition:
         if not len(self.bodies):
             self.head.drop_first(sum(blob.end <= offset for blob in self.head.blobs))
         self.epochs.trim(offset)
-        self.facts.apply_trim(first_kept(self.bodies, self.head, offset))
+        first = first_kept(self.bodies, self.head, offset)
+        self.facts.apply_trim(first)
+        self.transactions.apply_trim(first)

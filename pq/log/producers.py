@@ -11,6 +11,10 @@ clients 4.18, 4.19).
     last sequence s     s + 1 (0 after 2^31 - 1)                append
                         exactly one of the last five batches    duplicate, with its offset
                         anything else                           OUT_OF_ORDER_SEQUENCE_NUMBER
+    no sequence: a      0                                       append
+    marker alone        anything else                           OUT_OF_ORDER_SEQUENCE_NUMBER
+
+What a marker of a transaction does to a state is in `marked`; its transactions: producer_transactions.py.
 
 Sequences are kept unwrapped in 64 bits (H36). States are immutable: a write cycle keeps its changes apart until it is
 durable.
@@ -35,6 +39,10 @@ _STATE_1 = Struct(">Bhqqq")
 _BATCH = Struct(">qqqq")
 _VERSION = 2
 """Version 1 has no timestamp of the last batch; it is read."""
+_STATE_3 = Struct(">Bhqqqqiqqq")
+_TRANSACTIONAL_VERSION = 3
+"""Has the transactions of the producer too: earlier releases, which would show what is not committed, refuse it."""
+_NOTHING = -1
 
 
 class StoredBatch(NamedTuple):
@@ -46,9 +54,22 @@ class StoredBatch(NamedTuple):
     log_append_time_ms: int
 
 
+class TransactionalState(NamedTuple):
+    """The Kafka transactions of a producer in one partition; -1 stands for nothing."""
+
+    coordinator_epoch: int = _NOTHING
+    """Epoch of the coordinator that sent the last marker."""
+    marker_offset: int = _NOTHING
+    """Offset of that marker."""
+    open_offset: int = _NOTHING
+    """Offset of the first record of the open transaction."""
+    open_ms: int = _NOTHING
+    """Time when that record was written."""
+
+
 class Producer(NamedTuple):
     """The remembered state of a producer: its epoch, the first sequence taken in it, when it last wrote, its last
-    batches."""
+    batches: none where a marker began the epoch."""
 
     epoch: int
     first: int
@@ -56,17 +77,27 @@ class Producer(NamedTuple):
     batches: tuple[StoredBatch, ...]
     timestamp_ms: int = -1
     """Largest timestamp of the last batch's records."""
+    transactional: TransactionalState | None = None
+    """None: it has never written in a transaction."""
 
     @property
     def last(self) -> int:
-        """The last sequence taken, unwrapped."""
-        return self.batches[-1].last
+        """The last sequence taken, unwrapped; one before the first where none was taken."""
+        return self.batches[-1].last if self.batches else self.first - 1
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record taken."""
+        """Offset of the last record taken, or of the marker behind it."""
+        marker_offset = _NOTHING if self.transactional is None else self.transactional.marker_offset
+        if not self.batches:
+            return marker_offset
         batch = self.batches[-1]
-        return batch.base_offset + batch.last - batch.first
+        return max(batch.base_offset + batch.last - batch.first, marker_offset)
+
+    @property
+    def is_open(self) -> bool:
+        """Return True if the producer has an open transaction here: it is not forgotten then."""
+        return self.transactional is not None and self.transactional.open_offset >= 0
 
 
 class Duplicate(NamedTuple):
@@ -91,7 +122,7 @@ def check(state: Producer | None, epoch: int, sequence: int, count: int) -> Dupl
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"the first sequence of epoch {epoch} is {sequence}, not 0"
             )
         return 0
-    expected = state.batches[-1].last + 1
+    expected = state.batches[-1].last + 1 if state.batches else state.first
     ahead = (sequence - expected) % _SEQUENCES
     if ahead == 0:
         return expected
@@ -114,24 +145,53 @@ def _find(state: Producer, first: int, last: int) -> Duplicate | None:
 
 def taken(state: Producer | None, epoch: int, batch: StoredBatch, timestamp_ms: int, now_ms: int) -> Producer:
     """The state after a batch was appended; its first sequence is what `check` returned."""
-    if state is None or state.epoch != epoch:
+    if state is None:
         return Producer(epoch, batch.first, now_ms, (batch,), timestamp_ms)
+    if state.epoch != epoch:
+        return Producer(epoch, batch.first, now_ms, (batch,), timestamp_ms, state.transactional)
     batches = state.batches
     if len(batches) == BATCHES_KEPT:
         batches = batches[1:]
-    return Producer(epoch, state.first, now_ms, (*batches, batch), timestamp_ms)
+    return Producer(epoch, state.first, now_ms, (*batches, batch), timestamp_ms, state.transactional)
+
+
+def check_marker(state: Producer | None, epoch: int, coordinator_epoch: int) -> None:
+    """Check the epochs of a marker as Kafka does: TRANSACTION_COORDINATOR_FENCED, INVALID_PRODUCER_EPOCH."""
+    if state is None:
+        return
+    if epoch < state.epoch:
+        text = f"the marker's epoch {epoch} is older than the producer's epoch {state.epoch}"
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
+    seen = _NOTHING if state.transactional is None else state.transactional.coordinator_epoch
+    if coordinator_epoch < seen:
+        text = f"the marker is of coordinator epoch {coordinator_epoch}, and one of epoch {seen} was written before"
+        raise KafkaError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, text)
+
+
+def marked(state: Producer | None, epoch: int, coordinator_epoch: int, offset: int, now_ms: int) -> Producer:
+    """The state after a marker was written at an offset: no transaction is open, and older epochs are fenced. A marker
+    of a newer epoch begins that one, without a batch."""
+    transactional = TransactionalState(coordinator_epoch, offset)
+    if state is None or state.epoch != epoch:
+        return Producer(epoch, 0, now_ms, (), now_ms, transactional)
+    return state._replace(written_ms=now_ms, timestamp_ms=now_ms, transactional=transactional)
 
 
 def encode(state: Producer) -> bytes:
-    """The stored form of a producer: version, epoch, first sequence, write time, last timestamp, its batches."""
-    return b"".join(
-        (_STATE.pack(_VERSION, state.epoch, state.first, state.written_ms, state.timestamp_ms, len(state.batches)),
-         *(_BATCH.pack(*batch) for batch in state.batches))
-    )  # fmt: skip
+    """The stored form of a producer: version, epoch, first sequence, write time, last timestamp, its transactions if
+    it has had any, its batches."""
+    facts = (state.epoch, state.first, state.written_ms, state.timestamp_ms, len(state.batches))
+    if state.transactional is None:
+        head = _STATE.pack(_VERSION, *facts)
+    else:
+        head = _STATE_3.pack(_TRANSACTIONAL_VERSION, *facts, *state.transactional)
+    return b"".join((head, *(_BATCH.pack(*batch) for batch in state.batches)))
 
 
 def decode(stored: bytes) -> Producer:
     """Return the producer that `encode` stored; ValueError for bytes that it cannot have made."""
+    if stored[:1] == b"\3":
+        return _decode_transactional(stored)
     form = _STATE_1 if stored[:1] == b"\1" else _STATE
     if form is _STATE:
         check_version(stored, _VERSION)
@@ -142,6 +202,20 @@ def decode(stored: bytes) -> Producer:
         raise ValueError(f"it has {len(stored)} bytes and counts {count} batches")
     batches = tuple(map(StoredBatch._make, _BATCH.iter_unpack(stored[form.size :])))
     return Producer(epoch, first, written_ms, batches, *timestamps)
+
+
+def _decode_transactional(stored: bytes) -> Producer:
+    if len(stored) < _STATE_3.size:
+        raise ValueError(f"it has {len(stored)} bytes")
+    _, epoch, first, written_ms, timestamp_ms, count, *transactional = _STATE_3.unpack_from(stored)
+    if not 0 <= count <= BATCHES_KEPT or len(stored) != _STATE_3.size + count * _BATCH.size:
+        raise ValueError(f"it has {len(stored)} bytes and counts {count} batches")
+    state = TransactionalState(*transactional)
+    is_half_open = (state.open_offset < 0) != (state.open_ms < 0)
+    if min(state) < _NOTHING or is_half_open or (not count and state.marker_offset < 0):
+        raise ValueError(f"it counts {count} batches and says of its transactions {state}")
+    batches = tuple(map(StoredBatch._make, _BATCH.iter_unpack(stored[_STATE_3.size :])))
+    return Producer(epoch, first, written_ms, batches, timestamp_ms, state)
 
 
 class Producers:
@@ -177,10 +251,12 @@ class Producers:
         self, start_offset: int, now_ms: int, kept_ms: int, count_max: int, deletions_max: int = DELETIONS_MAX
     ) -> list[int]:
         """Producers to forget (H4): no data of theirs remains and they were idle for `kept_ms`; over `count_max` the
-        oldest too."""
+        oldest too. One with an open transaction stays."""
         found: list[int] = []
         over = len(self.producers) - count_max
         for producer_id, state in self.producers.items():
+            if state.is_open:
+                continue
             is_over = state.last_offset < start_offset and state.written_ms + kept_ms <= now_ms
             if not is_over and len(found) >= over:
                 break
@@ -190,10 +266,11 @@ class Producers:
         return found
 
     def displaced(self, states: Mapping[int, Producer], count_max: int) -> list[int]:
-        """The oldest producers to forget, at most `DELETIONS_MAX`, so that those of `states` keep to the limit."""
+        """The oldest producers to forget, at most `DELETIONS_MAX`, so that those of `states` keep to the limit. One
+        with an open transaction stays."""
         producers = self.producers
         over = len(producers) + sum(producer_id not in producers for producer_id in states) - count_max
-        others = (producer_id for producer_id in producers if producer_id not in states)
+        others = (each for each, state in producers.items() if each not in states and not state.is_open)
         return list(islice(others, min(max(over, 0), DELETIONS_MAX)))
 
     def refuse(self, producer_id: int, epoch: int, sequence: int) -> None:

@@ -1,7 +1,8 @@
 """Write cycles in which bodies take the place of others: of adjacent ones, with all their offsets (semantics G.3).
 
 One request deletes the old keys and writes the new one, which may be the key of an old body: a start sees the old
-bodies or the new one. Facts of rows stay where they are, since a body begins where one of the old ones did.
+bodies or the new one. Facts of rows stay where they are, since a body begins where one of the old ones did. A body that
+is larger than a blob may be is stored in parts, as a large batch is (`blob_layout.py`).
 """
 
 from array import array
@@ -10,13 +11,15 @@ from typing import NamedTuple
 
 from pqbroker.pq.log.body import BODY_INDEX_GAP_BYTES, Bodies, BodyName, Columns, encode_index
 from pqbroker.pq.log.cleaned_log import CleanedLog
-from pqbroker.pq.log.keys import COUNT_MAX, body_key, cleaned_key, meta_key
+from pqbroker.pq.log.keys import COUNT_MAX, aborted_key, body_key, cleaned_key, meta_key, part_key
 from pqbroker.pq.log.partition import Partition
+from pqbroker.pq.log.producer_transactions import TransactionsChange
 from pqbroker.pq.log.start_state import Meta
 from pqbroker.pq.log.write_cycle import Cycle, ReplacedBodies
 from pqbroker.protocol.records import read_header
 from pqbroker.storage.engine import Buffer
-from pqbroker.storage.kv.commands import DeleteRange, Write
+from pqbroker.storage.kv.commands import Concat, DeleteRange, Piece, Write
+from pqbroker.storage.kv.value_parts import cut
 
 
 class NewBody(NamedTuple):
@@ -45,10 +48,15 @@ def index_of(batches: Sequence[Buffer]) -> Columns:
 
 
 def plan_replacing(
-    partition: Partition, made: Sequence[NewBody], now_ms: int, cleaned: CleanedLog | None = None
+    partition: Partition,
+    made: Sequence[NewBody],
+    now_ms: int,
+    cleaned: CleanedLog | None = None,
+    emptied: Sequence[int] = (),
 ) -> Cycle:
     """Plan the replacing of bodies, all at once; an empty plan when one of them is not as it was named any more.
-    `cleaned`: what is known of the log's cleanings then, perhaps nothing but that."""
+    `cleaned`: what is known of the log's cleanings then, perhaps nothing but that. `emptied`: markers of transactions
+    without a batch, which need not be known as aborted."""
     assert not partition.is_writing
     cycle = partition.no_change(now_ms)
     spans = [_span(partition.bodies, body.replaced) for body in made]
@@ -58,14 +66,24 @@ def plan_replacing(
     if cleaned is not None:
         cycle.cleaned = cleaned
         cycle.store(cleaned_key(partition.index), cleaned.encode())
+    if emptied and partition.transactions.aborted is not None:
+        cycle.transactions = change = TransactionsChange()
+        change.dropped = partition.transactions.aborted.among(emptied)
+        cycle.gone += [aborted_key(partition.index, offset) for offset in change.dropped]
     if not made:
         return cycle
     cycle.replaced = [
         _place(partition, cycle, body, span) for body, span in zip(made, spans, strict=True) if span is not None
     ]
+    if cycle.parts:
+        cycle.touches_parts = True
+        if partition.has_leftovers:
+            partition.layout.wipe_leftovers(cycle)
     # A later body is no sign that nothing was lost behind the end which it had: salvage asks the meta row.
     epochs = list(partition.epochs.to_store())
-    cycle.store(meta_key(partition.index), Meta(partition.start_offset, partition.end_offset, epochs).encode())
+    has_aborted = partition.transactions.aborted is not None
+    meta = Meta(partition.start_offset, partition.end_offset, epochs, has_aborted)
+    cycle.store(meta_key(partition.index), meta.encode())
     return cycle
 
 
@@ -90,6 +108,17 @@ def _place(partition: Partition, cycle: Cycle, body: NewBody, span: tuple[int, i
     old = bodies.key(partition.index, first), bodies.key(partition.index, last - 1)
     cycle.commands.append(DeleteRange(old[0], True, old[1], True))
     key = body_key(partition.index, offset, end - offset)
+    *before, (rest, rest_bytes) = cut([*body.batches, index])
     created_ms = max(bodies.created[first:last])
-    cycle.commands.append(Write(key, [*body.batches, index], size, created_ms=created_ms))
+    if before:
+        parts = [
+            Write(part_key(partition.index, offset, number), piece, part_bytes)
+            for number, (piece, part_bytes) in enumerate(before)
+        ]
+        cycle.parts += parts
+        chain: list[bytes | Piece] = [*(part.key for part in parts), Piece(rest, rest_bytes)]
+        cycle.commands.append(Concat(tuple(chain), key, created_ms=created_ms))
+    else:
+        cycle.commands.append(Write(key, rest, size, created_ms=created_ms))
     return ReplacedBodies(body.replaced, size, max(body.columns[2]))
+

@@ -221,6 +221,12 @@ class PartitionFacts:
             return
         rows.append(end_offset - len(weights), self._timestamps.give(now_ms), weights)
 
+    def unstamped(self, weight: int) -> RowFacts:
+        """Return the facts of one row that shares the last timestamp given: none has to be reserved for it."""
+        facts = RowFacts(0)
+        facts.append(0, self._timestamps.last, [weight])
+        return facts
+
     def kept_weight(self, bodies: Bodies, head: Head) -> int:
         """Return the weight of the stored rows; rows that nothing is known of count with their stored bytes."""
         first = bisect_left(self.blobs, first_kept(bodies, head, 0), key=_offset)

@@ -11,6 +11,7 @@ from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.log.head import Head, HeadBlob
 from pqbroker.pq.log.keys import OFFSET_MAX, parse_data_key
 from pqbroker.pq.log.levels import HEAD_BLOB_BYTES_MAX
+from pqbroker.pq.log.producer_transactions import AbortedSpan
 from pqbroker.pq.log.producers import Producer
 from pqbroker.pq.log.row_facts import BlobFacts, RowFacts
 from pqbroker.pq.log.sessions import SessionBatch
@@ -20,23 +21,30 @@ from pqbroker.storage.unreadable import check_version
 _META = Struct(">Bqqi")
 _EPOCH = Struct(">iq")
 _VERSION = 1
+_ABORTED_VERSION = 2
+"""Meta row of a log with aborted transactions: earlier releases, which would show their records, refuse it."""
 
 
 class Meta(NamedTuple):
-    """The meta row: where the log starts and at least ends, and the epochs that wrote it (epoch, start offset)."""
+    """The meta row: where the log starts and at least ends, the epochs that wrote it (epoch, start offset), and whether
+    it has aborted Kafka transactions."""
 
     start_offset: int
     end_offset: int
     epochs: list[tuple[int, int]]
+    has_aborted: bool = False
 
     def encode(self) -> bytes:
         entries = [_EPOCH.pack(*entry) for entry in self.epochs]
-        return b"".join((_META.pack(_VERSION, self.start_offset, self.end_offset, len(entries)), *entries))
+        version = _ABORTED_VERSION if self.has_aborted else _VERSION
+        return b"".join((_META.pack(version, self.start_offset, self.end_offset, len(entries)), *entries))
 
     @classmethod
     def decode(cls, stored: bytes) -> "Meta":
         """ValueError for what no `encode` of this version writes."""
-        check_version(stored, _VERSION)
+        has_aborted = stored[:1] == b"\2"
+        if not has_aborted:
+            check_version(stored, _VERSION)
         if len(stored) < _META.size:
             raise ValueError(f"it has {len(stored)} bytes")
         _, start_offset, end_offset, count = _META.unpack_from(stored)
@@ -44,7 +52,7 @@ class Meta(NamedTuple):
             raise ValueError(f"it has {len(stored)} bytes and counts {count} epochs")
         if not 0 <= start_offset <= OFFSET_MAX or not 0 <= end_offset <= OFFSET_MAX:
             raise ValueError(f"it goes from offset {start_offset} to {end_offset}")
-        return cls(start_offset, end_offset, list(_EPOCH.iter_unpack(stored[_META.size :])))
+        return cls(start_offset, end_offset, list(_EPOCH.iter_unpack(stored[_META.size :])), has_aborted)
 
 
 class StoredBlob(NamedTuple):
@@ -86,6 +94,8 @@ class StoredPartition(NamedTuple):
     transactions: StoredTransactions | None = None
     """None: no transaction has left anything, the usual case."""
     cleaned: CleanedLog = NEVER_CLEANED
+    aborted: Sequence[AbortedSpan] = ()
+    """Aborted Kafka transactions, in the order of their markers."""
 
 
 NO_META = Meta(0, 0, [])

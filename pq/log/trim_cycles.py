@@ -1,7 +1,15 @@
 """Write cycles that delete the oldest records: for DeleteRecords, and for retention (semantics A.11)."""
 
 from pqbroker.pq.log.head import first_kept
-from pqbroker.pq.log.keys import data_range, data_start, meta_key, producer_keys, session_keys
+from pqbroker.pq.log.keys import (
+    aborted_key,
+    aborted_range,
+    data_range,
+    data_start,
+    meta_key,
+    producer_keys,
+    session_keys,
+)
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.retention import TRIMMED_BLOBS_MAX, FirstUnread, start_after_retention
 from pqbroker.pq.log.start_state import Meta
@@ -27,8 +35,22 @@ def plan_trim(partition: Partition, offset: int, now_ms: int) -> Cycle:
     if (trimmed := partition.facts.trim(first)) is not None:
         cycle.commands.append(trimmed)
     epochs = list(partition.epochs.to_store())
-    cycle.store(meta_key(partition.index), Meta(offset, partition.end_offset, epochs).encode())
+    has_aborted = _trim_aborted(partition, cycle, first)
+    cycle.store(meta_key(partition.index), Meta(offset, partition.end_offset, epochs, has_aborted).encode())
     return cycle
+
+
+def _trim_aborted(partition: Partition, cycle: Cycle, first: int) -> bool:
+    """Delete what is stored of aborted transactions whose markers lie before the first blob. Return True if others are
+    left."""
+    aborted = partition.transactions.aborted
+    if aborted is None:
+        return False
+    count = aborted.count_before(first)
+    if count:
+        lo, hi = aborted_range(partition.index)[0], aborted_key(partition.index, first)
+        cycle.commands.append(DeleteRange(lo, True, hi, False))
+    return count < len(aborted)
 
 
 def plan_retention(partition: Partition, now_ms: int, first_unread: FirstUnread) -> Cycle:

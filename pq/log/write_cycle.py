@@ -11,6 +11,7 @@ from pqbroker.pq.log.body import BodyIndex, BodyName
 from pqbroker.pq.log.cleaned_log import CleanedLog
 from pqbroker.pq.log.head import HeadBlob
 from pqbroker.pq.log.levels import Placement
+from pqbroker.pq.log.producer_transactions import TransactionsChange
 from pqbroker.pq.log.producers import Producer
 from pqbroker.pq.log.row_facts import FactsChange, RowFacts
 from pqbroker.pq.log.sessions import SessionBatch
@@ -69,7 +70,7 @@ class Cycle:
         "bodies", "cleaned", "commands", "duplicate_bytes", "duplicates", "end_offset", "facts", "first_offset",
         "forgotten", "forgotten_sessions", "gone", "head_blob", "joint", "mark", "now_ms", "outcomes", "parts",
         "placement", "producers", "puts", "replaced", "rows", "sessions", "start_offset", "stores_epoch",
-        "touches_parts",
+        "touches_parts", "transactions",
     )  # fmt: skip
 
     def __init__(self, start_offset: int, end_offset: int, mark: int, now_ms: int) -> None:
@@ -110,6 +111,8 @@ class Cycle:
         self.cleaned: CleanedLog | None = None
         """Last cleaning of the log from now on; None: the same one as before."""
         self.stores_epoch = False
+        self.transactions: TransactionsChange | None = None
+        """None: no Kafka transaction begins or ends."""
 
     @property
     def made_blobs(self) -> list[tuple[int, int]]:

@@ -42,6 +42,8 @@ READ_COMMITTED: Final = Isolation.READ_COMMITTED
 def visible_end(partition: Partition, isolation: Isolation) -> int:
     """The offset before which a reader sees everything: the high watermark, for READ_COMMITTED the last stable offset.
 
-    Both are the same without transactions. No other place says it.
+    Both are the same while no Kafka transaction is open. No other place says it.
     """
+    if isolation is READ_COMMITTED and partition.transactions.open:
+        return partition.stable_offset
     return partition.end_offset

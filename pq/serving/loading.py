@@ -16,6 +16,7 @@ from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.log.keys import (
     TRANSACTIONS,
     TRANSACTIONS_END,
+    aborted_range,
     cleaned_key,
     consumer_range,
     data_range,
@@ -24,6 +25,7 @@ from pqbroker.pq.log.keys import (
     is_producer_key,
     meta_key,
     outcome_range,
+    parse_aborted_key,
     parse_consumer_key,
     parse_facts_key,
     parse_producer_key,
@@ -37,6 +39,7 @@ from pqbroker.pq.log.keys import (
 )
 from pqbroker.pq.log.leader_epochs import check_epochs
 from pqbroker.pq.log.prepared_batches import PreparedBatches
+from pqbroker.pq.log.producer_transactions import AbortedSpan, check_span
 from pqbroker.pq.log.producers import Producer
 from pqbroker.pq.log.row_facts import BlobFacts, RowFacts
 from pqbroker.pq.log.sessions import SessionBatch
@@ -79,10 +82,11 @@ async def load(kv: KeyValueTablet, index: int, generation: int, first_offset: in
     facts = await _load_facts(kv, index, start_state)
     transactions = await _load_transactions(kv, index)
     cleaned = await _load_cleaned(kv, index)
+    aborted = _load_aborted(kv, index, start_state.end_offset)
     leftovers = [*start_state.orphans, *(key for key, _ in kv.keys(*part_range(index)))]
     if leftovers:
         await kv.execute([DeleteRange(key, True, key, True) for key in leftovers])
-    return StoredPartition(start_state, meta, producers, offsets, sessions, facts, transactions, cleaned)
+    return StoredPartition(start_state, meta, producers, offsets, sessions, facts, transactions, cleaned, aborted)
 
 
 async def renumber(kv: KeyValueTablet, index: int) -> None:
@@ -168,6 +172,16 @@ async def _load_cleaned(kv: KeyValueTablet, index: int) -> CleanedLog:
     return NEVER_CLEANED if kv.entry(key) is None else _read(_place(key), CleanedLog.decode, await _value(kv, key))
 
 
+def _load_aborted(kv: KeyValueTablet, index: int, end_offset: int) -> list[AbortedSpan]:
+    """Return the aborted Kafka transactions of a partition; most have none."""
+    found: list[AbortedSpan] = []
+    for key, entry in kv.keys(*aborted_range(index)):
+        marker_offset, row = _pair(key, parse_aborted_key, _inline, entry)
+        span = _read(_place(key), partial(AbortedSpan.decode, marker_offset), row)
+        found.append(_read(_place(key), partial(check_span, end_offset), span))
+    return found
+
+
 async def _value(kv: KeyValueTablet, key: bytes) -> bytes:
     """Return a value. StoredUnreadable where its blob is damaged or gone: that refuses the partition alone."""
     try:
@@ -184,10 +198,14 @@ def _decode_prepared(stored: bytes) -> PreparedHead:
     return rows.head
 
 
-def _decode_decision(entry: Entry) -> CommitDecision:
+def _inline(entry: Entry) -> bytes:
     if not entry.is_inline:
         raise ValueError("its value is a blob")
-    return CommitDecision.decode(bytes(entry.value))
+    return bytes(entry.value)
+
+
+def _decode_decision(entry: Entry) -> CommitDecision:
+    return CommitDecision.decode(_inline(entry))
 
 
 def _check_key(transaction: TransactionId, stored: P) -> P:
@@ -198,15 +216,11 @@ def _check_key(transaction: TransactionId, stored: P) -> P:
 
 
 def _decode_consumer(entry: Entry) -> ConsumerOffset:
-    if not entry.is_inline:
-        raise ValueError("its value is a blob")
-    return consumers.decode(entry.value)
+    return consumers.decode(_inline(entry))
 
 
 def _decode_session(entry: Entry) -> SessionBatch:
-    if not entry.is_inline:
-        raise ValueError("its value is a blob")
-    return SessionBatch.decode(bytes(entry.value))
+    return SessionBatch.decode(_inline(entry))
 
 
 def _pair(key: bytes, parse: Callable[[bytes], K], decode: Callable[[S], T], row: S) -> tuple[K, T]:

@@ -21,7 +21,9 @@ from pqbroker.pq.reading.cache import NodeMemory
 from pqbroker.pq.reading.query import ReadQuery
 from pqbroker.pq.reading.reader import Reader
 from pqbroker.pq.reading.run_loading import RunLoader
+from pqbroker.pq.serving.end_markers import EndMarkers
 from pqbroker.pq.serving.facts_reading import FactsReader
+from pqbroker.pq.serving.open_scans import OpenScans
 from pqbroker.pq.serving.partition_consumers import PartitionConsumers
 from pqbroker.pq.serving.partition_retention import PartitionRetention
 from pqbroker.pq.serving.partition_times import PartitionTimes
@@ -33,6 +35,7 @@ from pqbroker.pq.serving.timestamps import NodeTime
 from pqbroker.pq.serving.watchers import Watchers
 from pqbroker.pq.serving.writer import Writer
 from pqbroker.pq.serving.writer_states import LOSING
+from pqbroker.protocol.control_records import EndMarker
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader
 from pqbroker.storage.kv.tablet import KeyValueTablet
@@ -45,8 +48,8 @@ class PartitionServer:
     """One partition as the broker sees it. Writes are taken in the order of the calls."""
 
     __slots__ = (
-        "_clock", "_kv", "_quota", "consumers", "facts", "index", "is_unmounted", "known_transactions", "leader_epoch",
-        "reader", "retention", "staged", "state", "stretches", "times", "watchers", "writer",
+        "_clock", "_kv", "_markers", "_quota", "consumers", "facts", "index", "is_unmounted", "known_transactions",
+        "leader_epoch", "reader", "retention", "scans", "staged", "state", "stretches", "times", "watchers", "writer",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +82,9 @@ class PartitionServer:
         self.times = PartitionTimes(partition, self.reader, check_served)
         self.stretches = StretchReader(partition, kv, self.reader, check_served)
         self.facts = FactsReader(partition, kv, self.reader, check_served)
+        self._markers: EndMarkers | None = None
+        """None: no Kafka transaction has ended here since the start."""
+        self.scans = OpenScans()
         self.known_transactions: PartitionTransactions | None = None
         """None: no transaction over several tablets has come here since the start, nor left anything before."""
 
@@ -161,8 +167,24 @@ class PartitionServer:
             raise written
         return written
 
-    async def replace_bodies(self, made: Sequence[NewBody], cleaned: CleanedLog | None = None) -> bool:
+    def end_transaction(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, *, is_commit: bool
+    ) -> Outcome[int]:
+        """End the Kafka transaction that a producer has in the partition, by a marker behind its batches; its offset,
+        once it is durable. Without one the marker fences older epochs alone.
+
+        Neither mount states, limits, quotas nor a full disk refuse it. KafkaError TRANSACTION_COORDINATOR_FENCED,
+        INVALID_PRODUCER_EPOCH; and as `write`: the marker has to come again.
+        """
+        if self._markers is None:
+            self._markers = EndMarkers(self.state, self.writer, self._clock)
+        return self._markers.add(EndMarker(producer_id, epoch, coordinator_epoch, is_commit))
+
+    async def replace_bodies(
+        self, made: Sequence[NewBody], cleaned: CleanedLog | None = None, emptied: Sequence[int] = ()
+    ) -> bool:
         """Have bodies take the place of others, all together, and `cleaned` be known; durable when this returns True.
+        `emptied`: markers of aborted transactions that have no batch left.
 
         False, and nothing is done: one of the others was deleted or replaced meanwhile, or nothing may be deleted, as
         in a salvaged cell or of a tablet that is frozen or unmounted. KafkaError as `flush`.
@@ -171,7 +193,9 @@ class PartitionServer:
 
         def plan() -> Cycle:
             may_delete = not self.is_held and self.index not in self.state.settings.closed
-            cycle = plan_replacing(self.state, made, self._clock(), cleaned) if may_delete else self.state.no_change(0)
+            cycle = self.state.no_change(0)
+            if may_delete:
+                cycle = plan_replacing(self.state, made, self._clock(), cleaned, emptied)
             planned.append(not cycle.is_empty)
             return cycle
 
