@@ -66,10 +66,10 @@ def decode(
     return pyarrow.RecordBatch.from_arrays(list(made.values()), schema=view.schema(list(made)))
 
 
-def records_of(data: memoryview, span: RowRange) -> Iterator[Any]:
+def records_of(data: memoryview, span: RowRange, order: Order) -> Iterator[Any]:
     """Yield the records of a span in record batches end to end, one by one. BatchDamaged."""
     try:
-        for position, header in in_order(data, NO_ORDER):
+        for position, header in in_order(data, order):
             yield from _records(data, position, header, span)
     except (CorruptRecordException, KafkaError) as damage:
         raise BatchDamaged(str(damage)) from damage

@@ -9,8 +9,9 @@ from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
-from pqbroker.pq.log.cleaning import CleanedBodies, CleaningRules, clean, place_within
+from pqbroker.pq.log.cleaning import CleanedBodies, CleanedTransactions, CleaningRules, clean, place_within
 from pqbroker.pq.log.cleaning_keys import SLOT_BYTES, LastOffsets
+from pqbroker.pq.log.producer_transactions import AbortedBatches
 from pqbroker.pq.log.replacing_cycles import index_of
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.protocol.records import CRC_END, read_header
@@ -26,6 +27,10 @@ UNREAD_NAMED_MAX: Final = 100
 """Batches that stay because they are damaged or too large, named at most."""
 
 
+_COUNTS: Final = ("records", "records_gone", "tombstones_gone", "keyless")
+"""Counts of a window's records that the broker is sent with it."""
+
+
 class CleaningRefused(Exception):
     """The files of a partition are moved again and again while they are to be read."""
 
@@ -36,6 +41,10 @@ class _Found(NamedTuple):
     batches: Sequence[memoryview] | None
     bodies: int
     next_offset: int
+    aborted: AbortedBatches | None
+    """Batches among them that were aborted."""
+    is_again: bool
+    """True for those that are left of the bodies before, of which some were deleted."""
 
 
 def clean_log(line: Line, message: Message) -> dict[str, Any]:
@@ -52,7 +61,7 @@ class _LogCleaning:
         self._bound: int = asked["bound"]
         self._unpacked_bytes_max: int = asked["unpacked_bytes_max"]
         room = int(asked["buffer_bytes"] / SLOT_BYTES * asked["load_factor"])
-        self._last = LastOffsets(max(min(room, self._bound - self._begin), 1), asked["load_factor"])
+        self._last = LastOffsets(max(min(room, asked["keys_max"]), 1), asked["load_factor"])
         self._times: tuple[int, int] = asked["now_ms"], asked["delete_retention_ms"]
         self._unread: set[int] = set()
 
@@ -73,6 +82,8 @@ class _LogCleaning:
                 self._unread.add(offset)
             for batch in found.batches or ():
                 header = read_header(batch)
+                if found.aborted is not None and found.aborted.has(header):
+                    continue
                 if header.last_offset >= self._bound or not self._has_taken(batch):
                     self._bound = min(self._bound, header.base_offset)
                     return
@@ -97,31 +108,32 @@ class _LogCleaning:
         return True
 
     def _clean_windows(self) -> dict[str, Any]:
-        """Clean window after window; return what became of all."""
-        rules = CleaningRules(self._last, self._bound, *self._times, self._unpacked_bytes_max)
-        totals = dict.fromkeys(("records", "records_gone", "tombstones_gone", "keyless"), 0)
+        """Clean window after window, until the broker has none behind the last one; return what became of all."""
+        transactions = CleanedTransactions()
+        rules = CleaningRules(self._last, self._bound, *self._times, self._unpacked_bytes_max, transactions)
         due_times: set[int] = set()
-        offset, is_clean = 0, not self._unread
-        while (found := self._read("window", {"offset": offset, "bound": self._bound})).next_offset > offset:
+        offset, is_clean, mark = 0, not self._unread, transactions.mark()
+        while (found := self._read("window", {"offset": offset, "bound": self._bound})).bodies:
             offset = found.next_offset
             if not found.batches:
                 is_clean = is_clean and found.batches is not None
-                self._line.send("kept", {})
+                self._line.send("kept", dict.fromkeys(_COUNTS, 0))
                 continue
+            if found.is_again:
+                transactions.back(mark)
+            mark, transactions.aborted = transactions.mark(), found.aborted
             made = clean(found.batches, offset, rules, is_clean_before=is_clean)
             is_clean = made.is_clean
-            for name in totals:
-                totals[name] += getattr(made, name)
             if made.due_ms is not None:
                 due_times.add(made.due_ms)
             self._unread.update(made.unread)
             self._send(found, made)
-        return {**totals, "is_clean": is_clean, "due_ms": min(due_times, default=None)}
+        return {"is_clean": is_clean, "due_ms": min(due_times, default=None), "emptied": transactions.emptied}
 
     def _send(self, found: _Found, made: CleanedBodies) -> None:
         """Send what a window has become."""
         before, after = found.batches or (), made.batches
-        counts = {"records_gone": made.records_gone}
+        counts = {name: getattr(made, name) for name in _COUNTS}
         if found.bodies == 1 and len(before) == len(after) and all(map(_is_same, before, after)):
             self._line.send("kept", counts)
             return
@@ -144,7 +156,8 @@ class _LogCleaning:
                 else:
                     cause = error
                     continue
-            return _Found(batches, said["bodies"], said["next_offset"])
+            aborted = AbortedBatches(said["aborted"]) if said.get("aborted") else None
+            return _Found(batches, said["bodies"], said["next_offset"], aborted, said["is_again"])
         raise CleaningRefused(f"batches from offset {asked['offset']} on could not be read {READS_MAX} times: {cause}")
 
 

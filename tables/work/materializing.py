@@ -18,7 +18,7 @@ from pqbroker.tables.sorted.log_entries import NewRow
 from pqbroker.tables.sorted.schema import read_sorted_schema
 from pqbroker.tables.work.batches import RowRange, records_of
 from pqbroker.tables.work.messages import Line, Message, Stopped
-from pqbroker.tables.work.stored_batches import BatchDamaged
+from pqbroker.tables.work.stored_batches import BatchDamaged, order_of
 
 ANSWER_ROWS: Final = 2_000
 """Rows and dead letters of one answer, which are one commit: the broker's loop applies them in 2 to 4 ms."""
@@ -44,8 +44,9 @@ def materialize(line: Line, message: Message) -> dict[str, Any]:
     topic = None if columns is None else read_schema(columns, len(columns), formats)
     answers = _Answers(line, document, RowMaker(table, topic, document["origins"]))
     span = RowRange(document["partition"], document["start"], document["end"])
+    order = order_of(None, document.get("aborted"))
     try:
-        for record in records_of(memoryview(message.payload), span):
+        for record in records_of(memoryview(message.payload), span, order):
             if answers.is_full and line.has_unasked():
                 raise Stopped
             answers.take(FedRecord(span.tablet, record.offset, record.timestamp, record.key, record.value))

@@ -14,7 +14,8 @@ Once it has a query the worker leads; the kinds of messages:
                       be read first}; answered by
     broker  stretches {stretches, which follow one another: [{pieces: [[path, position, size] or size], next_offset,
                       blob, bounds: [first offset, end] of the batches, or null, weight_before and facts_bytes: of the
-                      facts}]}; its payload, stretch by stretch: the pieces without a path, and the facts of the rows
+                      facts, aborted: [[marker's offset, producer, first offset, …]] of Kafka transactions}]}; its
+                      payload, stretch by stretch: the pieces without a path, and the facts of the rows
     worker  locate    {table, tablet, ranges: [[first key, end, or null]]} of a sorted table; answered by
     broker  inputs    {inputs, as below: what may have rows in the ranges, chunks: how many the tablet has in all}
     worker  result    its payload is a piece of the answer
@@ -54,19 +55,22 @@ are encoded, in hexadecimal; timestamps are those of commits. New chunks take on
 
 A compacted partition is cleaned body by body, up to an offset; the worker leads:
 
-    broker  clean     {dirty_from: what ends before was cleaned, bound: the offset, buffer_bytes and load_factor: of its
-                      table of keys, now_ms, delete_retention_ms, unpacked_bytes_max: of a batch, memory_bytes_max}
+    broker  clean     {dirty_from: what ends before was cleaned, bound: the offset, keys_max: that there may be between,
+                      buffer_bytes and load_factor: of its table of keys, now_ms, delete_retention_ms,
+                      unpacked_bytes_max: of a batch, memory_bytes_max}
     worker  dirty     {offset, end_offset, is_verified: as in `read`}: batches whose keys it takes; answered by
     broker  bodies    {stretches: [{pieces, bounds}], as above, bodies: how many they are from, next_offset: where the
-                      next ones begin, is_damaged: whether a batch cannot be read}
+                      next ones begin, is_damaged: whether a batch cannot be read, aborted: Kafka transactions there,
+                      is_again: whether they are left of a window of which bodies were deleted}
     worker  window    {offset, bound, is_verified}: the bodies that become one, from an offset on; answered as `dirty`,
-                      and with the same next_offset where there is none; each is followed by
-    worker  kept      {records_gone}: they stay as they are; or by
+                      with bodies 0 where there is none, and by bodies before where some of the last ones were deleted
+                      before they were replaced; each is followed by
+    worker  kept      {records, records_gone, tombstones_gone, keyless}: they stay as they are; or by
     worker  piece     {}; its payload: the bytes of the new body that follow, at most 1 MiB, and behind the last one
-    worker  body      {columns: its index, records_gone}
-    worker  cleaned   {bound: less than asked for where keys had no room, keys, records, records_gone, tombstones_gone,
-                      keyless, unread: offsets of batches that stay as they are, is_clean, due_ms: as the rules have it,
-                      resident_bytes}
+    worker  body      {columns: its index, records, records_gone, tombstones_gone, keyless}
+    worker  cleaned   {bound: less than asked for where keys had no room, keys, unread: offsets of batches that stay as
+                      they are, is_clean, due_ms: as the rules have it, emptied: offsets of markers whose transactions
+                      have no batch left, resident_bytes}
     worker  refused   {message}
 
 So do the rows of a range of keys at a timestamp:
@@ -80,9 +84,9 @@ So do the rows of a range of keys at a timestamp:
 Records of a topic become rows of the sorted table that they feed:
 
     broker  materialize {table: columns of the table, columns: of the topic's schema, or null, formats, origins: by
-                      column, topic, partition, start and end: offsets, pivots: of the tablets, letters_max: dead
-                      letters that an answer names, letter_batch_bytes_max: of their batches, or null: none are made;
-                      memory_bytes_max}; its payload: record batches; answered by
+                      column, topic, partition, start and end: offsets, aborted: Kafka transactions there, as above,
+                      pivots: of the tablets, letters_max: dead letters that an answer names, letter_batch_bytes_max: of
+                      their batches, or null: none are made; memory_bytes_max}; its payload: record batches; answered by
     worker  rows      {next_offset, records, tablets: [[index, rows]], letter_count, letters: [[offset, reason]], the
                       last ones; batches: [size]}; its payload: the rows, each with the lengths of its version and its
                       key before key and version, and the batches of dead letters; an answer is one commit

@@ -11,7 +11,7 @@ from pqbroker.tables.work.batches import RowRange, decode
 from pqbroker.tables.work.kept_columns import KeptColumns, Stretch
 from pqbroker.tables.work.messages import Line
 from pqbroker.tables.work.refusal import QueryRefused
-from pqbroker.tables.work.stored_batches import NO_ORDER, BatchDamaged, Order, read_pieces
+from pqbroker.tables.work.stored_batches import BatchDamaged, order_of, read_pieces
 from pqbroker.tables.work.views import RAW_VIEW, View
 
 ATTEMPTS_MAX = 10
@@ -153,7 +153,7 @@ def _read_stretch(stretches: _Stretches, wanted: TopicScan, span: RowRange, tall
             facts = None
             if "facts_bytes" in document:
                 facts = RowFacts.decode(document["weight_before"], bytes(rest[: document["facts_bytes"]]))
-            order = Order(*document["bounds"] or NO_ORDER)
+            order = order_of(document["bounds"], document.get("aborted"))
             batch = decode(memoryview(data), span._replace(end=end), wanted.columns, wanted.view, facts, order)
         except (OSError, BatchDamaged) as error:
             damage = error

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from pqbroker.pq.log.producer_transactions import AbortedBatches
 from pqbroker.protocol.records import BatchHeader, batches
 
 
@@ -15,28 +16,37 @@ class BatchDamaged(Exception):
 
 
 class Order(NamedTuple):
-    """The known facts of the batches of a run: the first one's offset, and where they end at most; None: nothing."""
+    """The known facts of the batches of a run: the first one's offset, and where they end at most; None: nothing.
+    `aborted`: batches of Kafka transactions that were aborted, which are left out; None: there are none."""
 
     first_offset: int | None = None
     end_offset: int | None = None
+    aborted: AbortedBatches | None = None
 
 
 NO_ORDER: Final = Order()
 
 
 def in_order(data: memoryview, order: Order) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield position and header of each batch, once it is known to stand where it says: checksums do not cover
-    offsets. BatchDamaged; KafkaError CORRUPT_MESSAGE."""
-    first, end = order
+    """Yield position and header of each batch that was not aborted, once it is known to stand where it says: checksums
+    do not cover offsets. BatchDamaged; KafkaError CORRUPT_MESSAGE."""
+    first, end, aborted = order
     expected = first
     for position, header in batches(data):
         is_moved = first is not None and position == 0 and header.base_offset != first
         if is_moved or (expected is not None and header.base_offset < expected):
             raise BatchDamaged(f"a batch at offset {header.base_offset} stands where {expected} is the next one")
         expected = header.last_offset + 1
-        yield position, header
+        if aborted is None or not aborted.has(header):
+            yield position, header
     if expected is not None and end is not None and expected > end:
         raise BatchDamaged(f"batches up to offset {expected} stand where {end} is the next one")
+
+
+def order_of(bounds: Sequence[int | None] | None, spans: Sequence[Sequence[int]] | None) -> Order:
+    """Return what the broker said of a run of batches: their bounds, and the spans of aborted transactions in them."""
+    first, end = bounds or (None, None)
+    return Order(first, end, AbortedBatches(spans) if spans else None)
 
 
 def read_pieces(pieces: Sequence[Any], payload: memoryview) -> tuple[bytes, memoryview]:
