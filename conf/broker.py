@@ -1,14 +1,25 @@
 """Broker settings: every limit and choice of a node. Names are Kafka's where Kafka has one, `pqbroker.` otherwise.
 
-Those of the cleaner, HTTP, SQL, consumer groups and test brokers are declared in `cleaner`, `http`, `sql`,
-`consumer_groups` and `cues`; those of Kafka's that change nothing here are tables, in `without_effect` and
-`access_control`.
+Those of the cleaner, HTTP, SQL, consumer groups, transactional producers and test brokers are declared in `cleaner`,
+`http`, `sql`, `consumer_groups`, `transactional_producers` and `cues`; those of Kafka's that change nothing here are
+tables, in `without_effect` and `access_control`.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-from pqbroker.conf import cleaner, consumer_groups, cues, http, sql, storage, tables, topic_defaults, transactions
+from pqbroker.conf import (
+    cleaner,
+    consumer_groups,
+    cues,
+    http,
+    sql,
+    storage,
+    tables,
+    topic_defaults,
+    transactional_producers,
+    transactions,
+)
 from pqbroker.conf.access_control import ACCESS_CONTROL
 from pqbroker.conf.addresses import address_counts
 from pqbroker.conf.declare import Kind, rows, setting
@@ -403,6 +414,13 @@ class BrokerSettings:
     offsets_retention_check_interval_ms: int = consumer_groups.OFFSETS_RETENTION_CHECK_INTERVAL_MS
     offsets_retention_minutes: int = consumer_groups.OFFSETS_RETENTION_MINUTES
     partition_consumers_max: int = consumer_groups.PARTITION_CONSUMERS_MAX
+
+    # Transactional producers
+    transaction_max_timeout_ms: int = transactional_producers.TRANSACTION_MAX_TIMEOUT_MS
+    transactional_id_expiration_ms: int = transactional_producers.TRANSACTIONAL_ID_EXPIRATION_MS
+    add_partitions_wait_ms: int = transactional_producers.ADD_PARTITIONS_WAIT_MS
+    transactional_id_bytes_max: int = transactional_producers.TRANSACTIONAL_ID_BYTES_MAX
+    transactional_ids_bytes_max: int = transactional_producers.TRANSACTIONAL_IDS_BYTES_MAX
 
     without_effect: tuple[tuple[str, Any], ...] = rows(WITHOUT_EFFECT)
     access_control: tuple[tuple[str, Any], ...] = rows(ACCESS_CONTROL)

@@ -26,8 +26,9 @@ LOAD_FACTOR = setting(
     "Part of `log.cleaner.dedupe.buffer.size` that keys may fill.", low=0.01, high=1,
 )  # fmt: skip
 LOOK_PERIOD_MS = setting(
-    "log.cleaner.backoff.ms", Kind.LONG, 15_000, "Time between looks for partitions that are to be cleaned.", low=0
-)  # fmt: skip
+    "log.cleaner.backoff.ms", Kind.LONG, 15_000,
+    "Time between looks for partitions that are to be cleaned; less than 10 acts as 10.", low=0,
+)  # fmt: skip  # fmt: skip
 CLEANED_BATCH_BYTES_MAX = setting(
     "pqbroker.cleaner.batch.bytes.max", Kind.INT, 32 * MIB,
     "Unpacked bytes of a record batch that a cleaning takes apart, a record counting as 64 at least; a larger one stays"

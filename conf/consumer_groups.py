@@ -19,8 +19,8 @@ GROUP_MAX_SIZE = setting(
     "group.max.size", Kind.INT, _INT_MAX, "Members of a group at most.", low=1
 )
 GROUP_ID_BYTES_MAX = setting(
-    "pqbroker.group.id.bytes.max", Kind.INT, 1024, "Bytes of a group id at most; above: INVALID_GROUP_ID.", low=1,
-    high=4096,
+    "pqbroker.group.id.bytes.max", Kind.INT, 1024,
+    "Bytes of a group id, or a transactional id, at most; above: INVALID_GROUP_ID, INVALID_REQUEST.", low=1, high=4096,
 )  # fmt: skip
 MEMBER_METADATA_BYTES_MAX = setting(
     "pqbroker.member.metadata.bytes.max", Kind.INT, MIB,

@@ -174,8 +174,6 @@ share.coordinator.append.linger.ms | int | -1 | -1..
 share.coordinator.write.timeout.ms | int | 5000 | 1..
 share.coordinator.cached.buffer.max.bytes | int | 1048588 | 524288..
 # For transactions.
-transaction.max.timeout.ms | int | 900000 | 1..
-transactional.id.expiration.ms | int | 604800000 | 1..
 transaction.abort.timed.out.transaction.cleanup.interval.ms | int | 10000 | 1..
 transaction.remove.expired.transaction.cleanup.interval.ms | int | 3600000 | 1..
 transaction.partition.verification.enable | boolean | true
@@ -186,7 +184,6 @@ transaction.state.log.num.partitions | int | 50 | 1..
 transaction.state.log.replication.factor | short | 3 | 1..
 transaction.state.log.segment.bytes | int | 104857600 | 1..
 producer.id.expiration.check.interval.ms | int | 600000 | 1..
-add.partitions.to.txn.retry.backoff.max.ms | int | 100 | 0..
 add.partitions.to.txn.retry.backoff.ms | int | 20 | 1..
 # For quotas.
 quota.window.num | int | 11 | 1..
