@@ -36,10 +36,6 @@ ListPartitionReassignments (key 46), versions 0 to 0.
 Behaviour: an empty list, since nothing is ever being moved.
 Left out: replicas and moves between nodes.
 
-ListTransactions (key 66), versions 0 to 2.
-Behaviour: an empty list; states of the filter that Kafka does not know are named as unknown.
-Left out: transactions. The pattern of version 2 is not checked, since it could match nothing.
-
 DescribeUserScramCredentials (key 50), versions 0 to 0.
 Behaviour: there are no users, so all of them (null or none named) is an empty list. A user that is named is
 RESOURCE_NOT_FOUND, one named twice DUPLICATE_RESOURCE, once each.
@@ -81,16 +77,9 @@ from pqbroker.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from pqbroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from pqbroker.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from pqbroker.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
-TRANSACTION_STATES: Final = frozenset(
-    {
-        "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
-        "PrepareEpochFence",
-    }
-)  # fmt: skip
 EXACT, DEFAULT, ANY = 0, 1, 2
 IP: Final = "ip"
 ENTITY_TYPES: Final = frozenset({"user", "client-id", IP})
@@ -129,11 +118,6 @@ def _refuse_creations(_: Context, request: CreateAclsRequest, code: ErrorCode, t
 def _refuse_filters(_: Context, request: DeleteAclsRequest, code: ErrorCode, text: str) -> DeleteAclsResponse:
     results = each(request.filters, lambda _: DeleteAclsFilterResult(error_code=code, error_message=text))
     return DeleteAclsResponse(filter_results=results)
-
-
-def _no_transactions(request: ListTransactionsRequest) -> ListTransactionsResponse:
-    unknown = dict.fromkeys(state for state in request.state_filters if state not in TRANSACTION_STATES)
-    return ListTransactionsResponse(unknown_state_filters=list(unknown))
 
 
 def _no_users(request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
@@ -207,7 +191,6 @@ APIS_LEFT_OUT: Final[tuple[Api, ...]] = (
         (ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
         lambda _: ListPartitionReassignmentsResponse(error_message=None), AclOperation.DESCRIBE,
     ),
-    _left_out((ListTransactionsRequest, ListTransactionsResponse), _no_transactions),
     _left_out(
         (DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse), _no_users, AclOperation.DESCRIBE
     ),

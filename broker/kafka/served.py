@@ -5,6 +5,8 @@ from typing import Final
 from pqbroker.broker.kafka import left_out
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -21,7 +23,9 @@ from pqbroker.broker.kafka.handlers import (
     describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -32,6 +36,7 @@ from pqbroker.broker.kafka.handlers import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -39,6 +44,8 @@ from pqbroker.broker.kafka.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 
 APIS: Final[tuple[Api, ...]] = tuple(
@@ -78,6 +85,13 @@ APIS: Final[tuple[Api, ...]] = tuple(
             describe_producers.API,
             list_config_resources.API,
             describe_topic_partitions.API,
+            add_partitions_to_txn.API,
+            add_offsets_to_txn.API,
+            end_txn.API,
+            write_txn_markers.API,
+            txn_offset_commit.API,
+            describe_transactions.API,
+            list_transactions.API,
             *left_out.APIS_LEFT_OUT,
         ),
         key=lambda api: api.key,

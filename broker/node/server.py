@@ -27,6 +27,7 @@ from pqbroker.broker.kafka.net.dispatch import Dispatcher
 from pqbroker.broker.kafka.net.receiving import Receiving
 from pqbroker.broker.kafka.served import APIS
 from pqbroker.broker.node.cell_samples import cell_samples
+from pqbroker.broker.node.cleaning_samples import cleaning_samples
 from pqbroker.broker.node.figures import read_figures
 from pqbroker.broker.node.group_samples import group_samples
 from pqbroker.broker.node.partition_samples import Sums
@@ -39,6 +40,7 @@ from pqbroker.broker.node.table_samples import (
     table_samples,
     transaction_samples,
 )
+from pqbroker.broker.node.transactional_samples import transactional_samples
 from pqbroker.broker.services.cells.cell_owner import CellLost, CellOwner
 from pqbroker.broker.services.leaders import Leaders
 from pqbroker.broker.services.producer_ids import ProducerIds
@@ -176,12 +178,14 @@ class Server:
         settings = self._settings
         taken = yield from cell_samples(self._cell.current, settings.metrics_partitions_max, self._sums)
         taken += yield from group_samples(self.node)
+        taken += yield from transactional_samples(self._cell.current.transactional_producers)
         yield
         topics = self._cell.current.topics
         known = [topic for name in topics.names(or_static=True) if (topic := topics.get(name, or_static=True))]
         taken += yield from table_samples(known, self.node.metrics.tables)
         taken += yield from sorted_samples(self._cell.current.sorted_tables)
         taken += yield from feed_samples(self.node)
+        taken += yield from cleaning_samples(self.node, known)
         taken += transaction_samples(self._cell.current.commits)
         taken += sql_samples(self.node.workers)
         taken += process_samples(self.node.started_ms)

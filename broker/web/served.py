@@ -30,6 +30,7 @@ from pqbroker.broker.web.resources import (
     tablet_changes,
     tablets,
     topics,
+    transactional_ids,
 )
 from pqbroker.broker.web.routing.routes import Call, Route
 from pqbroker.broker.web.tables import materialization_routes as materializations
@@ -55,6 +56,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *mirroring.ROUTES,
     *groups.ROUTES,
     *group_reset.ROUTES,
+    *transactional_ids.ROUTES,
     *sessions.ROUTES,
     *partitions.ROUTES,
     *cleaning.ROUTES,

@@ -1,9 +1,10 @@
 """DescribeProducers (key 61), versions 0 to 0.
 
-Behaviour: the idempotent producers that each partition remembers, with the last sequence taken and the largest
-timestamp of the batch that had it (-1: written before an upgrade to the version that stores it). What is named twice
-is answered twice, as in Kafka.
-Left out: transactions. No producer has one open (-1), nor a coordinator's epoch (-1).
+Behaviour: the idempotent producers that each partition remembers, with the last sequence taken (-1: none in its epoch)
+and the largest timestamp of the batch that had it (-1: written before an upgrade to the version that stores it); the
+first offset of its open transaction and the epoch of the coordinator that sent its last marker, -1 without them. What
+is named twice is answered twice, as in Kafka.
+Left out: nothing.
 """
 
 from pqbroker.broker.ground.access import AclOperation
@@ -12,7 +13,7 @@ from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
 from pqbroker.broker.services.topics.finding import find_topic
 from pqbroker.broker.services.topics.partitions import find_readable
-from pqbroker.pq.log.producers import Producer
+from pqbroker.pq.log.producers import Producer, TransactionalState
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -23,7 +24,7 @@ from pqbroker.protocol.messages.describe_producers import (
 )
 from pqbroker.protocol.schema import INT32_MAX
 
-UNKNOWN_EPOCH = -1
+_NO_TRANSACTIONS = TransactionalState()
 
 
 def serve(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
@@ -61,12 +62,14 @@ def _describe(context: Context, topic: str, index: int) -> PartitionResponse:
 
 
 def _state(producer_id: int, producer: Producer) -> ProducerState:
+    transactional = producer.transactional or _NO_TRANSACTIONS
     return ProducerState(
         producer_id=producer_id,
         producer_epoch=producer.epoch,
-        last_sequence=producer.last & INT32_MAX,
+        last_sequence=producer.last & INT32_MAX if producer.batches else -1,
         last_timestamp=producer.timestamp_ms,
-        coordinator_epoch=UNKNOWN_EPOCH,
+        coordinator_epoch=transactional.coordinator_epoch,
+        current_txn_start_offset=transactional.open_offset,
     )
 
 

@@ -5,8 +5,9 @@ report, or a further request arrives on the connection. The first partition that
 batch, later ones what the limits leave (KIP-74); sessions (KIP-227) and topic ids (version 13) are served; cold
 partitions are read side by side. An offset inside a batch gets the whole batch; outside [log start, high watermark] it
 is OFFSET_OUT_OF_RANGE. Of a partition named twice the last counts, and it is answered once, as in Kafka.
-Left out: replicas as readers (version 18 has a high watermark that they send), diverging epochs, preferred replicas;
-without transactions there is nothing aborted, and the last stable offset is the high watermark.
+With read_committed an answer ends at the last stable offset and names the aborted transactions that have batches in it,
+by first offset; the client leaves these batches out. With read_uncommitted that list is null.
+Left out: replicas as readers (version 18 has a high watermark that they send), diverging epochs, preferred replicas.
 """
 
 import asyncio
@@ -35,8 +36,15 @@ from pqbroker.broker.services.topics.finding import find_topic
 from pqbroker.broker.services.topics.partitions import check_leader_epoch, find_readable
 from pqbroker.pq.log.batch_run import Batches
 from pqbroker.pq.reading.query import READ_COMMITTED, READ_UNCOMMITTED, Isolation, ReadQuery, visible_end
+from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
-from pqbroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from pqbroker.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 
 SHORT_PARTITIONS_MAX = 500
 """A Fetch of more partitions, in its session or in itself, takes milliseconds to serve: it does so in slices."""
@@ -264,10 +272,14 @@ class _Fetch:
 
     def _fetched(self, topic: str, topic_id: bytes) -> list[Fetched] | None:
         """Return what an answer about one topic says of its partitions; None, and nothing is done, when it is not all
-        about that one, or a partition could not be read."""
-        fetch = self._session_fetch
+        about that one, a partition could not be read, or one has aborted transactions to name."""
+        fetch, is_committed = self._session_fetch, self._isolation is READ_COMMITTED
         for wanted, read in zip(fetch.wanted, self._reads, strict=True):
             if type(read) is not Batches or wanted.topic != topic or wanted.topic_id != topic_id:
+                return None
+            assert wanted.partition is not None
+            aborted = wanted.partition.state.transactions.aborted if is_committed else None
+            if aborted is not None and aborted.between(wanted.offset, read.next_offset):
                 return None
         fetched: list[Fetched] = []
         for wanted, read in zip(fetch.wanted, self._reads, strict=True):
@@ -300,11 +312,19 @@ class _Fetch:
             data.log_start_offset = log.start_offset
         if isinstance(read, Batches):
             data.records = read.buffers
+            if partition is not None and read.size and self._isolation is READ_COMMITTED:
+                data.aborted_transactions = _aborted(partition, wanted.offset, read.next_offset)
         elif isinstance(read, ErrorCode):
             data.error_code = read
         else:
             data.error_code, _ = translate(read)
         return data
+
+
+def _aborted(partition: PartitionServer, offset: int, end_offset: int) -> list[AbortedTransaction]:
+    """Return the aborted transactions with records in [offset, end_offset), by first offset."""
+    spans = partition.state.transactions.aborted_between(offset, end_offset)
+    return [AbortedTransaction(producer_id=span.producer_id, first_offset=span.first_offset) for span in spans]
 
 
 def _is_news(wanted: SessionPartition, data: PartitionData) -> bool:

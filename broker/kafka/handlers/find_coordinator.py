@@ -1,11 +1,10 @@
 """FindCoordinator (key 10), versions 0 to 6.
 
-Behaviour: this node, at the address of the connection that asks; several keys at once from version 4. While the cell
-is lost, or open for reading only, a group's coordinator is COORDINATOR_NOT_AVAILABLE, so that clients wait before they
-ask again. A transactional id has this node too, whose InitProducerId then refuses it for good: every client takes that
-for final, while an error here makes most of them ask again for ever.
+Behaviour: this node, at the address of the connection that asks, for a group or a transactional id; several keys at
+once from version 4. While the cell is lost, or open for reading only, it is COORDINATOR_NOT_AVAILABLE, so that clients
+wait before they ask again.
 What is named twice is answered twice, as in Kafka.
-Left out: coordinators of transactions.
+Left out: share groups.
 """
 
 from dataclasses import replace
@@ -31,7 +30,7 @@ def serve(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorR
     if request.key_type not in (GROUP, TRANSACTION):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinator type {request.key_type} is unknown")
     coordinators = context.node.cell.current.coordinators
-    if request.key_type == GROUP and not coordinators.is_serving:
+    if not coordinators.is_serving:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, coordinators.why_not)
     if context.version < SEVERAL_KEYS_FROM_VERSION:
         _check(context, request, request.key)

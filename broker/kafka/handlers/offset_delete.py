@@ -23,6 +23,7 @@ from pqbroker.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from pqbroker.storage.tablets.coordinator_rows import PartitionId
 
 if TYPE_CHECKING:
     from pqbroker.pq.serving.offsets import Outcomes, TopicPartition
@@ -74,7 +75,14 @@ async def _delete(context: Context, group_id: str, partitions: list["TopicPartit
     except BaseException:
         changes.give_up()
         raise
-    return await offsets.enqueue(changes)
+    deleted = offsets.enqueue(changes)
+    await context.node.cell.current.transactional_producers.drop_offsets(group_id, _ids(context, partitions))
+    return await deleted
+
+
+def _ids(context: Context, partitions: list["TopicPartition"]) -> frozenset[PartitionId]:
+    found = ((context.node.cell.current.topics.get(name), index) for name, index in partitions)
+    return frozenset(PartitionId(topic.record.topic_id, index) for topic, index in found if topic is not None)
 
 
 def _subscribed(context: Context, group_id: str) -> frozenset[str]:

@@ -3,9 +3,10 @@
 Behaviour: waits for the commits of its groups that were there before. A group or partition that is unknown, or has no
 offset, is answered with offset -1, epoch -1 and no metadata, without an error: clients ask before they ever commit.
 Null topics (from version 2) mean all that the group has. Several groups from version 8; topics by id from version 10,
-where an unknown id is UNKNOWN_TOPIC_ID. require_stable is taken: nothing is ever pending here without transactions.
+where an unknown id is UNKNOWN_TOPIC_ID. With require_stable (version 7) a partition with an offset in a transaction
+that is not over is UNSTABLE_OFFSET_COMMIT.
 What is named twice is answered twice, as in Kafka. A partition whose rows are damaged is CORRUPT_MESSAGE.
-Left out: transactions; member ids and epochs of KIP-848 (version 9), which classic groups do not look at either.
+Left out: member ids and epochs of KIP-848 (version 9), which classic groups do not look at either.
 """
 
 from collections.abc import Callable
@@ -29,6 +30,7 @@ from pqbroker.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from pqbroker.storage.tablets.coordinator_rows import PartitionId
 
 if TYPE_CHECKING:
     from pqbroker.pq.serving.topic import Topic
@@ -40,6 +42,8 @@ _NOTHING = ConsumerOffset(-1)
 _UNREADABLE = ConsumerOffset(-1)
 """Stands for the offset in a partition whose rows are damaged; an answer without one would send consumers to the
 start."""
+_UNSTABLE = ConsumerOffset(-1)
+"""Stands for the offset in a partition where a transaction may bring another one."""
 
 
 @dataclass(slots=True)
@@ -61,7 +65,8 @@ async def serve(context: Context, request: OffsetFetchRequest) -> OffsetFetchRes
         check_access(context, AclOperation.DESCRIBE, AclResource(AclKind.GROUP, request.group_id))
         await context.node.cell.current.topics.offsets.settled(request.group_id)
         every = await _all(context, request.group_id) if request.topics is None else []
-        return OffsetFetchResponse(topics=_topics(context, request.group_id, request.topics, every))
+        find = _finder(context, request.group_id, request)
+        return OffsetFetchResponse(topics=_topics(context, find, request.topics, every))
     found: dict[str, list[Asked] | KafkaError] = {}
     for group in request.groups:
         await context.breathe()
@@ -71,7 +76,7 @@ async def serve(context: Context, request: OffsetFetchRequest) -> OffsetFetchRes
     return OffsetFetchResponse(
         groups=each(
             request.groups,
-            lambda asked: _answer_group(context, asked, found[asked.group_id] if asked.topics is None else []),
+            lambda asked: _answer_group(context, request, asked, found[asked.group_id] if asked.topics is None else []),
         )
     )
 
@@ -90,25 +95,24 @@ def refuse(context: Context, request: OffsetFetchRequest, code: ErrorCode, messa
 
 
 def _answer_group(
-    context: Context, asked: OffsetFetchRequestGroup, every: list[Asked] | KafkaError
+    context: Context, request: OffsetFetchRequest, asked: OffsetFetchRequestGroup, every: list[Asked] | KafkaError
 ) -> OffsetFetchResponseGroup:
     """`every`: all that the group has, where all is asked for."""
     if isinstance(every, KafkaError):
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=every.code)
     try:
         check_access(context, AclOperation.DESCRIBE, AclResource(AclKind.GROUP, asked.group_id))
-        topics = _topics(context, asked.group_id, asked.topics, every)
+        topics = _topics(context, _finder(context, asked.group_id, request), asked.topics, every)
     except KafkaError as refusal:
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=refusal.code)
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
 
 
 def _topics(
-    context: Context, group_id: str, asked: list[OffsetFetchRequestTopic] | None, every: list[Asked]
+    context: Context, find: Find, asked: list[OffsetFetchRequestTopic] | None, every: list[Asked]
 ) -> list[OffsetFetchResponseTopic]:
     """Return the topics asked for, all that the group has where that is None."""
     _check_serving(context)
-    find = _finder(context, group_id)
     if asked is None:
         return each(every, lambda topic: _topic(topic, find))
     return each(asked, lambda topic: _topic(_by_name_or_id(context, topic), find))
@@ -122,10 +126,16 @@ def _topic(topic: Asked, find: Find) -> OffsetFetchResponseTopic:
             committed_offset=state.offset,
             committed_leader_epoch=state.leader_epoch,
             metadata=state.metadata,
-            error_code=ErrorCode.CORRUPT_MESSAGE if state is _UNREADABLE else topic.error_code,
+            error_code=_error(state) or topic.error_code,
         )
 
     return OffsetFetchResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=each(topic.indexes, answer))
+
+
+def _error(state: ConsumerOffset) -> ErrorCode:
+    if state is _UNREADABLE:
+        return ErrorCode.CORRUPT_MESSAGE
+    return ErrorCode.UNSTABLE_OFFSET_COMMIT if state is _UNSTABLE else ErrorCode.NONE
 
 
 def _check_serving(context: Context) -> None:
@@ -136,9 +146,11 @@ def _check_serving(context: Context) -> None:
         raise KafkaError(ErrorCode.NOT_COORDINATOR, "the broker is stopping, or its cell was lost: try again")
 
 
-def _finder(context: Context, group_id: str) -> Find:
+def _finder(context: Context, group_id: str, request: OffsetFetchRequest) -> Find:
     """Return a function that finds the offset of a group in a partition, -1 where it has none."""
     topics = context.node.cell.current.topics
+    producers = context.node.cell.current.transactional_producers
+    may_be_unstable = request.require_stable and producers.has_pending_offsets
 
     def find(asked: Asked, index: int) -> ConsumerOffset:
         if asked.topic is None:
@@ -146,6 +158,8 @@ def _finder(context: Context, group_id: str) -> Find:
         partitions = asked.topic.partitions
         if 0 <= index < len(partitions) and partitions[index].state.unreadable:
             return _UNREADABLE
+        if may_be_unstable and producers.is_unstable(group_id, PartitionId(asked.topic.record.topic_id, index)):
+            return _UNSTABLE
         return topics.offsets.at(group_id, (asked.name, index)) or _NOTHING
 
     return find

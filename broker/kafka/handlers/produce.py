@@ -10,24 +10,30 @@ record is read; with a compression.type other than producer, batches under anoth
 does what takes long, while what follows for the partition waits.
 Writers over a partition's quota, or with too much in flight there, are answered at once with a throttle time, for which
 their connection is not read either (KIP-219).
-Left out: versions 0 to 2 (the connection closes) and transactions: a transactional id or batch is refused with
-UNSUPPORTED_VERSION, which Java and librdkafka take as final; nothing waits or retries.
+A transactional batch is taken where its partition belongs to its producer's transaction, else INVALID_TXN_STATE, in
+version 11 TRANSACTION_ABORTABLE; from version 12 (KIP-890) the partition is added first, which is durable before the
+batch is, and later batches of the producer wait behind it. A batch of another epoch than the producer's is
+INVALID_PRODUCER_EPOCH.
+Left out: versions 0 to 2 (the connection closes).
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 
-from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, check_access
+from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.ground.refusals import translate
 from pqbroker.broker.kafka.apis.answer import Answer
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
+from pqbroker.broker.kafka.apis.transactional_requests import FENCED_AS_EPOCH, producers_of
 from pqbroker.broker.kafka.lanes.produce_answers import Decided
 from pqbroker.broker.kafka.lanes.produce_lane import open_lane
 from pqbroker.broker.services.topics.finding import find_topic
 from pqbroker.broker.services.topics.partitions import check_batch, find_partition
 from pqbroker.broker.services.topics.record_checks import preparation_of
+from pqbroker.broker.services.transactional_producers.rules import Claim
+from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.pq.serving.write_queue import Answered
 from pqbroker.protocol.errors import ErrorCode, KafkaError, RecordsRefused
@@ -40,11 +46,23 @@ from pqbroker.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from pqbroker.protocol.records import BatchHeader
+from pqbroker.storage.tablets.coordinator_rows import PartitionId
 
 TOPIC_IDS_FROM_VERSION = 13
 ZSTD = 4
 ZSTD_FROM_VERSION = 7
-_NO_TRANSACTIONS = "this broker serves no transactions yet; produce without transactional.id"
+ADDS_PARTITIONS_FROM_VERSION = 12
+_CODES = {
+    **FENCED_AS_EPOCH,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
+}
+"""Codes that producers expect here, for those of the coordinator: as in Kafka the one that has them retry."""
+_CODES_BEFORE_ADDING = {**_CODES, ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS}
+_CODES_WITH_ABORTABLE = {**_CODES_BEFORE_ADDING, ErrorCode.INVALID_TXN_STATE: ErrorCode.TRANSACTION_ABORTABLE}
+ABORTABLE_FROM_PRODUCE_VERSION = 11
 
 
 def serve(
@@ -53,8 +71,7 @@ def serve(
     if request.acks not in (-1, 0, 1):
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; use 0, 1 or -1 (all)")
     if request.transactional_id is not None:
-        check_access(context, AclOperation.WRITE, AclResource(AclKind.TRANSACTIONAL_ID, request.transactional_id))
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, _NO_TRANSACTIONS)
+        producers_of(context, request.transactional_id, AclOperation.WRITE)
     append = _Append(context, request)
     if context.is_long:
         return append.enqueue_in_slices()
@@ -149,10 +166,50 @@ class _Append:
         if records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request holds exactly one record batch a partition")
         header = check_batch(topic, records)
-        if header.is_transactional:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, _NO_TRANSACTIONS)
         if self._context.version < ZSTD_FROM_VERSION and header.codec == ZSTD:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
+        if header.is_transactional:
+            self._write_transactional(topic, data, header, answered)
+        else:
+            self._enqueue(topic, partition, data, header, answered)
+
+    def _write_transactional(
+        self, topic: Topic, data: PartitionProduceData, header: BatchHeader, answered: Answered
+    ) -> None:
+        """Enqueue a batch once its partition belongs to its producer's transaction."""
+        transactional_id = self._request.transactional_id
+        if transactional_id is None:
+            text = "a transactional batch in a request without a transactional id"
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+        producers = self._context.node.cell.current.transactional_producers
+        claim = Claim(header.producer_id, header.producer_epoch)
+        partition = PartitionId(topic.record.topic_id, data.index)
+        adds = self._context.version >= ADDS_PARTITIONS_FROM_VERSION
+
+        def admitted(refusal: KafkaError | None) -> None:
+            try:
+                if refusal is not None:
+                    raise _for_producer(refusal, _CODES)
+                self._enqueue(topic, find_partition(topic, data.index), data, header, answered)
+            except KafkaError as error:
+                answered(error.with_traceback(None))
+
+        try:
+            if adds:
+                producers.admit(transactional_id, claim, partition, admitted)
+            else:
+                producers.check_added(transactional_id, claim, partition)
+        except KafkaError as refusal:
+            raise _for_producer(refusal, _codes(self._context.version)) from None
+        if not adds:
+            admitted(None)
+
+    def _enqueue(
+        self, topic: Topic, partition: PartitionServer, data: PartitionProduceData, header: BatchHeader,
+        answered: Answered,
+    ) -> None:
+        records = data.records
+        assert records is not None, "its header was read"
         preparation, checks = preparation_of(topic), self._context.node.record_checks
         if preparation is not None or checks.waiting:
             checks.write(partition, records, header, answered, preparation=preparation)
@@ -177,6 +234,16 @@ class _Append:
             self.answer.fail(KafkaError(*translate(refused)))  # only a closed connection can report it
         else:
             self.answer.complete(None)
+
+
+def _codes(version: int) -> Mapping[ErrorCode, ErrorCode]:
+    if version >= ADDS_PARTITIONS_FROM_VERSION:
+        return _CODES
+    return _CODES_WITH_ABORTABLE if version >= ABORTABLE_FROM_PRODUCE_VERSION else _CODES_BEFORE_ADDING
+
+
+def _for_producer(refusal: KafkaError, codes: Mapping[ErrorCode, ErrorCode]) -> KafkaError:
+    return KafkaError(codes.get(refusal.code, refusal.code), refusal.message)
 
 
 def _topic_response(asked: TopicProduceData, decided: Sequence[Decided | None]) -> TopicProduceResponse:

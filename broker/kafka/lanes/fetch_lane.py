@@ -6,6 +6,8 @@ in a session (KIP-227) and without one. A request is left to be dispatched, befo
 - its words differ, or it names partitions of another topic, more than `LANE_PARTITIONS_MAX`, or one of them twice;
 - it forgets partitions, or has tagged fields;
 - its session is gone, expects another epoch, or does not have one of its partitions.
+
+With read_committed, an answer with batches of aborted transactions is made by the handler, which names these.
 """
 
 from collections.abc import Callable, Sequence

@@ -5,10 +5,12 @@ A request is left to be dispatched, before anything is done, when
 
 - its words differ, or it is anything but partitions of that topic, each with one batch;
 - the topic is gone, has another config, or may not be written to by the caller;
-- batches wait for their preparation: one of them may be for the same partition;
-- a partition does not exist, or a batch fails a check or is transactional.
+- the topic's batches need a preparation other than a look at their keys, which those of a compacted topic need;
+- batches for one of the partitions wait for their preparation, and the topic is not compacted;
+- a partition does not exist, or a batch fails a check but that of its keys, or is transactional.
 
-What becomes of its batches later, errors and pauses too, is answered as the handler would.
+A thread looks at the keys of batches that take long, as on the general road. What becomes of its batches later, errors
+and pauses too, is answered as the handler would.
 """
 
 import logging
@@ -29,7 +31,7 @@ from pqbroker.broker.kafka.lanes.produced_partitions import cut_fixed, cut_flexi
 from pqbroker.broker.kafka.lanes.words import BODY_AT, TOPIC_IDS_FROM_VERSION, Words, find_words, topic_words
 from pqbroker.broker.services.topics.finding import find_topic
 from pqbroker.broker.services.topics.partitions import find_partition
-from pqbroker.broker.services.topics.record_checks import preparation_of
+from pqbroker.broker.services.topics.record_checks import KEYS_ONLY, Preparation, RecordChecks, preparation_of
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import KafkaError
@@ -69,9 +71,11 @@ def open_lane(
         topic = find_topic(context, AclOperation.WRITE, asked.name, asked.topic_id if by_id else None)
     except KafkaError:
         return None
-    if preparation_of(topic) is not None:
+    preparation = preparation_of(topic)
+    if preparation is not None and preparation is not KEYS_ONLY:
         return None
-    return ProduceLane(context, words, topic, ProduceAnswers(context, request, name, respond), road.metrics)
+    answers = ProduceAnswers(context, request, name, respond)
+    return ProduceLane(context, words, (topic, preparation), answers, road.metrics)
 
 
 @cache
@@ -88,12 +92,15 @@ class ProduceLane:
 
     __slots__ = (
         "_bytes_max", "_config", "_cut", "_name", "_peer", "_topic_id", "_words", "answers", "form", "metrics",
+        "preparation",
     )  # fmt: skip
 
     def __init__(
-        self, context: Context, words: Words, topic: Topic, answers: ProduceAnswers, metrics: RouteMetrics
-    ) -> None:
-        """The topic's batches are written as they come."""
+        self, context: Context, words: Words, prepared: tuple[Topic, Preparation | None], answers: ProduceAnswers,
+        metrics: RouteMetrics,
+    ) -> None:  # fmt: skip
+        """`prepared`: the topic, and the preparation of its batches, as long as its config is the same."""
+        topic, self.preparation = prepared
         self._peer = context.peer
         self.form = self._words = words
         self._cut = cut_flexible if words.is_flexible else cut_fixed
@@ -114,15 +121,19 @@ class ProduceLane:
         if checked is None:
             return None
         exchange = ProduceInLane(self, frame, [each[0] for each in checked], started_at)
-        exchange.enqueue(checked)
+        if self.preparation is None:
+            exchange.enqueue(checked)
+        else:
+            exchange.prepare(checked, self.preparation, self._peer.node.record_checks)
         return exchange
 
     def _check(self, frame: memoryview) -> Checked | None:
         """The batches of a request, where all of them may be enqueued."""
         partitions = self._cut(frame, self._words.end)
         peer, bytes_max = self._peer, self._bytes_max
-        if partitions is None or peer.node.record_checks.waiting:
+        if partitions is None:
             return None
+        waiting = peer.node.record_checks.waiting if self.preparation is None else None
         checked: Checked = []
         try:
             topic = find_topic(peer, AclOperation.WRITE, self._name, self._topic_id)
@@ -132,7 +143,10 @@ class ProduceLane:
                 header = check_produced(records, bytes_max)
                 if header.attributes & TRANSACTIONAL:
                     return None
-                checked.append((index, find_partition(topic, index), records, header))
+                partition = find_partition(topic, index)
+                if waiting and partition in waiting:
+                    return None
+                checked.append((index, partition, records, header))
         except KafkaError:
             return None
         return checked
@@ -167,6 +181,22 @@ class ProduceInLane:
         """Put every batch into its partition's queue; it may be decided in the same call."""
         for position, (_, partition, records, header) in enumerate(checked):
             partition.writer.append(records, header, partial(self._decide, position))
+            pause_ms = partition.throttle_ms(len(records), header.record_count)
+            if pause_ms > self.pause_ms:
+                self.pause_ms = pause_ms
+        self._waiting -= 1
+        if not self._waiting:
+            self._finish()
+
+    def prepare(self, checked: Checked, preparation: Preparation, checks: RecordChecks) -> None:
+        """Do the same with batches that are prepared; the others are stored where one is refused."""
+        for position, (_, partition, records, header) in enumerate(checked):
+            answered = partial(self._decide, position)
+            try:
+                checks.write(partition, records, header, answered, preparation=preparation)
+            except KafkaError as refusal:
+                answered(refusal.with_traceback(None))  # its frames would hold it: garbage for the collector
+                continue
             pause_ms = partition.throttle_ms(len(records), header.record_count)
             if pause_ms > self.pause_ms:
                 self.pause_ms = pause_ms

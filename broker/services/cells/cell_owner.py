@@ -14,7 +14,7 @@ again as any other.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from pqbroker.broker.services.cells.data_cells import BACK_OFF_FIRST_S, BACK_OFF_MOST_S, DataCells, NodeParts
@@ -24,6 +24,7 @@ from pqbroker.broker.services.cells.tablet_gluing import TabletGluing
 from pqbroker.broker.services.commits.commits import CommitCounters, Commits, CommitSurroundings
 from pqbroker.broker.services.configs.node_settings import NodeSettings, layers_of
 from pqbroker.broker.services.coordination.coordinators import Coordinators
+from pqbroker.broker.services.transactional_producers.producers import EndCounters, TransactionalProducers
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.storage import parse_pools, parse_profile
 from pqbroker.pq.serving.timestamps import NodeTime
@@ -53,6 +54,14 @@ class CellLost(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class OpeningCounters:
+    """Counters over all openings of the cell."""
+
+    commits: CommitCounters = field(default_factory=CommitCounters)
+    ends: EndCounters = field(default_factory=EndCounters)
+
+
+@dataclass(frozen=True, slots=True)
 class OpenCell:
     """One opening of the cell."""
 
@@ -63,6 +72,7 @@ class OpenCell:
     topics: Topics
     sorted_tables: SortedTables
     coordinators: Coordinators
+    transactional_producers: TransactionalProducers
     hive: Hive
     cells: OpenCells
     """Open cells of the node: this one and those beside it."""
@@ -87,7 +97,7 @@ def _log(defect: BaseException) -> None:
 
 async def open_cell(
     engine: Engine, settings: BrokerSettings, clock: Callable[[], int], failed: Callable[[BaseException], None] = _log,
-    counters: CommitCounters | None = None,
+    counters: OpeningCounters | None = None,
 ) -> OpenCell:
     """Open the system cell with a new generation and start all that lives in it; for reading only where its disk is
     full. EngineError, CommitRefused, ShardLost.
@@ -99,14 +109,14 @@ async def open_cell(
 
     async def open_by(opener: Opener) -> OpenCell:
         cell = await Cell.open(opener, profile=profile, releases=False, commits_max=settings.tablet_commits_max)
-        return await _start_all(cell, engine, settings, clock, failed, counters or CommitCounters())
+        return await _start_all(cell, engine, settings, clock, failed, counters or OpeningCounters())
 
     return await open_or_read(engine, open_by)
 
 
 async def _start_all(
     cell: Cell, engine: Engine, settings: BrokerSettings, clock: Callable[[], int],
-    failed: Callable[[BaseException], None], counters: CommitCounters,
+    failed: Callable[[BaseException], None], counters: OpeningCounters,
 ) -> OpenCell:
     """Start what lives in the system cell; it is closed when that fails."""
     try:
@@ -125,11 +135,12 @@ async def _start_all(
         for kind in objects:
             await kind.start()
         coordinators = Coordinators(host, in_force, clock)
+        producers = TransactionalProducers(coordinators.tablets, topics, in_force, clock, counters.ends)
         if not cell.reading_only:
             await coordinators.start()
         scheme.reclaim(host)
         await cell.release()
-        commits = Commits(cells, scheme, CommitSurroundings(time, unfinished, share.reads, counters), in_force)
+        commits = Commits(cells, scheme, CommitSurroundings(time, unfinished, share.reads, counters.commits), in_force)
         together = partial(companions, topics, sorted_tables)
         parts = NodeParts(engine, settings, hive, cells, scheme, objects, commits, together)
         others = DataCells(parts, TabletGluing(scheme, topics, cells), failed)
@@ -141,7 +152,9 @@ async def _start_all(
     if cell.quarantine.is_damaged:
         cure = f"nothing is removed from this cell: {HELD_CURE}" if cell.quarantine.is_held else QUARANTINE_CURE
         log.error("%d places of the cell are unreadable, the rest is served; %s", len(cell.quarantine.damages), cure)
-    return OpenCell(cell, host, scheme, now, topics, sorted_tables, coordinators, hive, cells, others, commits, objects)
+    return OpenCell(
+        cell, host, scheme, now, topics, sorted_tables, coordinators, producers, hive, cells, others, commits, objects
+    )
 
 
 def sorted_settings(settings: BrokerSettings) -> SortedSettings:
@@ -190,7 +203,7 @@ class CellOwner:
         self._settings = settings
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._counters = CommitCounters()
+        self._counters = OpeningCounters()
         self.failed: asyncio.Future[CellLost] = self._loop.create_future()
 
     current: OpenCell
@@ -224,6 +237,9 @@ class CellOwner:
             if opened.cell.quarantine.is_damaged or not opened.topics.offsets.are_known:
                 return  # offsets that cannot be read now would keep their groups
             await opened.coordinators.expire(opened.topics.offsets.has)
+            await opened.transactional_producers.expire()
+        except KafkaError as refusal:
+            log.warning("transactional ids expire later: %s", refusal)
         except ShardLost:
             log.info("retention stopped: the cell was lost")
         except CommitRefused as refusal:

@@ -18,6 +18,7 @@ from pqbroker.pq.log.blob_cycles import plan_batches
 from pqbroker.pq.log.head import first_kept
 from pqbroker.pq.log.keys import OFFSET_MAX, session_key
 from pqbroker.pq.log.partition_settings import PartitionSettings
+from pqbroker.pq.log.producer_transactions import AbortedBatches
 from pqbroker.pq.log.row_facts import RowFacts
 from pqbroker.pq.log.sessions import SessionBatch, glued
 from pqbroker.pq.log.write_cycle import Cycle
@@ -138,6 +139,8 @@ def _check_no_transaction(topic: Topic, glue: Glue) -> None:
     for index in (glue.survivor, *glue.removed):
         if under_way(topic.partitions[index]) is not None:
             raise BundleRefused(f"{topic.record.name}: {why_under_way(topic.partitions[index])}")
+        if (told := topic.partitions[index].state.why_unstable) is not None:
+            raise BundleRefused(f"{topic.record.name}: partition {index}: {told}")
 
 
 async def _copy(tablet: PqTablet, storage: TabletStorage) -> None:
@@ -163,7 +166,7 @@ async def _append(
     while offset < rows.end_offset:
         read = rows.reader.read(ReadQuery(offset, rows.end_offset, GLUED_BYTES, with_trimmed=with_trimmed))
         found = read if isinstance(read, Batches) else await read
-        some = _batches(found, following)
+        some = _batches(found, following, AbortedBatches(log.transactions.aborted_between(offset, found.next_offset)))
         if some:
             facts = await rows.facts.read_stored(following, found.next_offset)
             await server.writer.perform(partial(_plan, server, some, facts, clock()), GLUED_BYTES)
@@ -177,13 +180,14 @@ async def _append(
         await server.writer.perform(partial(_plan_sessions, server, part, clock()))
 
 
-def _batches(found: Batches, offset: int) -> list[tuple[memoryview, BatchHeader]]:
+def _batches(found: Batches, offset: int, aborted: AbortedBatches) -> list[tuple[memoryview, BatchHeader]]:
     """Return copies, since offsets are stamped into them, without producers' sequences, which were checked where the
-    rows came from. Rows that a cleaner took out keep their numbers: batches without records have them."""
+    rows came from. Rows that a cleaner took out, or whose Kafka transaction was aborted, keep their numbers: batches
+    without records have them."""
     view = memoryview(bytearray(b"".join(found.in_memory())))
     copies: list[tuple[memoryview, BatchHeader]] = []
     for position, header in batches(view):
-        if header.last_offset < offset:
+        if header.last_offset < offset or aborted.has(header):
             continue
         while header.base_offset > offset:
             last_offset = min(header.base_offset, offset + _MISSING_ROWS_MAX) - 1

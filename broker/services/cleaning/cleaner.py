@@ -2,8 +2,8 @@
 
 A look every log.cleaner.backoff.ms, and after each pass, begins what is due as far as there is room: what was asked for
 or is late first, then the partition with the greatest dirty ratio, as Kafka does. Before that it has records leave the
-head that lie there for longer than segment.ms or max.compaction.lag.ms. A pass that failed is tried again later. What
-makes a pass is loaded with the first one.
+head that lie there for longer than segment.ms or max.compaction.lag.ms; no look waits for that, which a transaction may
+keep back. A pass that failed is tried again later. What makes a pass is loaded with the first one.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pqbroker.broker.services.cleaning.cleanable import may_be_cleaned
 from pqbroker.broker.services.cleaning.passes import (
     DEFECT,
     PASS_LEFT,
@@ -20,6 +21,7 @@ from pqbroker.broker.services.cleaning.passes import (
     PassFailed,
     PassHistory,
     PassRecord,
+    PassStopped,
 )
 from pqbroker.broker.services.tables.callers import TablesNode
 from pqbroker.broker.services.topics.partitions import needs_keys
@@ -29,6 +31,7 @@ from pqbroker.pq.reading.query import READ_COMMITTED, visible_end
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.outcome import Outcome
 from pqbroker.tables.serving.share import WriteRate
 from pqbroker.tables.work.pool import WorkerPool
 
@@ -39,6 +42,8 @@ FAILED_WAIT_MS: Final = 60_000
 """Time after a failed pass before its partition is tried again, unless somebody asks for it."""
 CLEANER_OFF_S: Final = 15.0
 """Seconds between looks while there is nothing to look for."""
+LOOK_PAUSE_S: Final = 0.01
+"""Seconds between looks at least, whatever log.cleaner.backoff.ms says, so that they leave the loop to other work."""
 LOOKED_AT_ONCE: Final = 100
 """Partitions that are looked at before the loop's other work has its turn."""
 _LEFT: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE))
@@ -76,6 +81,8 @@ class Cleaner:
         self._forced: set[PartitionPlace] = set()
         self._heads: dict[PartitionPlace, tuple[int, int]] = {}
         """First offset of a head, and the time of the look that found it first."""
+        self._closing: dict[PartitionPlace, Outcome[None]] = {}
+        """Heads that are on their way to become bodies."""
         self._io: WriteRate | None = None
         self._io_rate = 0.0
         self._wanted = asyncio.Event()
@@ -110,11 +117,10 @@ class Cleaner:
             await self._workers.close()
 
     async def _wait(self, settings: BrokerSettings) -> None:
-        pause_s = settings.cleaner_backoff_ms / 1000 if settings.cleaner_enable else CLEANER_OFF_S
+        pause_s = max(settings.cleaner_backoff_ms / 1000, LOOK_PAUSE_S) if settings.cleaner_enable else CLEANER_OFF_S
         with suppress(TimeoutError):
             async with asyncio.timeout(pause_s):
                 await self._wanted.wait()
-        await asyncio.sleep(0)  # a pause of 0 leaves the loop's other work its turns
 
     async def look(self, node: TablesNode) -> None:
         """Begin the passes that are due, as far as there is room."""
@@ -127,16 +133,16 @@ class Cleaner:
             seen.add(place)
             if not may_be_cleaned(server) or place in self.running:
                 continue
-            now_ms = node.clock()
             is_forced = place in self._forced
-            with suppress(KafkaError):  # as long as the partition takes no writes
-                await self._close_head(place, server, now_ms, is_forced=is_forced)
+            if self._close_head(place, server, node.clock(), is_forced=is_forced) and is_forced:
+                continue
+            now_ms = node.clock()  # a body that the head has become is not younger than that
             due = due_of(topic, server, now_ms, is_forced=is_forced)
             if due.is_due and (is_forced or now_ms >= self.retry_ms(place)):
                 wanted.append(_Wanted(topic, server, due))
             elif is_forced:
                 self._forced.discard(place)  # there is nothing to clean
-        for known in (self._heads, self.failed):
+        for known in (self._heads, self.failed, self._closing):
             for place in known.keys() - seen:
                 del known[place]
         self._forced &= seen
@@ -149,14 +155,19 @@ class Cleaner:
         failed = self.failed.get(place)
         return 0 if failed is None else failed.until_ms
 
-    async def _close_head(
+    def _close_head(
         self, place: PartitionPlace, server: PartitionServer, now_ms: int, *, is_forced: bool
-    ) -> None:
-        """Have the head become a body where a cleaning is asked for, or records have lain there for too long."""
+    ) -> bool:
+        """Have the head become a body where a cleaning is asked for, or records have lain there for too long. True: it
+        will soon, and a look follows."""
         head = server.state.head
+        closing = self._closing.pop(place, None)
+        if closing is not None and not closing.done():
+            self._closing[place] = closing
+            return True
         if not head.blobs:
             self._heads.pop(place, None)
-            return
+            return False
         first = head.blobs[0].offset
         known, since_ms = self._heads.get(place, (-1, now_ms))
         if known != first:
@@ -164,8 +175,19 @@ class Cleaner:
             self._heads[place] = first, now_ms
         config = server.state.settings.topic
         most_ms = min(config.segment_ms, config.max_compaction_lag_ms)
-        if is_forced or now_ms - min(since_ms, head.written_ms) >= most_ms:
-            await server.flush()
+        if not is_forced and now_ms - min(since_ms, head.written_ms) < most_ms:
+            return False
+        closing = server.flush()
+        if closing.done():  # the partition takes no writes
+            return False
+        self._closing[place] = closing
+        closing.add_done_callback(self._closed)
+        return True
+
+    def _closed(self, closing: Outcome[None]) -> None:
+        """A head has become a body, unless it was refused: the next look tries again then."""
+        if closing.exception() is None:
+            self._wanted.set()
 
     async def _begin(self, node: TablesNode, wanted: _Wanted) -> None:
         passes = await asyncio.to_thread(_load)
@@ -176,7 +198,7 @@ class Cleaner:
         self._forced.discard(place)
         record = PassRecord(
             topic.record.name, server.index, due.reason.value, node.clock(), due.body_count, due.bytes,
-            due.dirty_bytes, due.bound,
+            due.dirty_bytes, due.bound, topic.record.topic_id,
         )  # fmt: skip
         settings = node.settings
         share = passes.PassShare(self._workers, self._io_of(settings), node.cell.current.sorted_tables.share.rate)
@@ -204,6 +226,8 @@ class Cleaner:
             await cleaning.run(record.begun_ms)
         except KafkaError as refusal:
             record.failure = PASS_LEFT if refusal.code in _LEFT else refusal.message
+        except PassStopped:
+            record.failure = PASS_LEFT
         except (OSError, PassFailed) as failure:
             record.failure = str(failure)
         except asyncio.CancelledError:
@@ -211,9 +235,9 @@ class Cleaner:
             raise
         else:
             record.failure = ""
-            if record.reason == Dirt.FORCED.value and record.bound < bound:
-                self._forced.add(place)  # there was no room for more keys
         finally:
+            if record.reason == Dirt.FORCED.value and (record.bound < bound or record.failure == PASS_LEFT):
+                self._forced.add(place)  # there was no room for more keys, or the partition is served elsewhere
             record.ended_ms = node.clock()
             self.running.pop(place, None)
             self.history.ended.append(record)
@@ -238,13 +262,8 @@ def due_of(topic: Topic, server: PartitionServer, now_ms: int, *, is_forced: boo
     limits = CleaningLimits(
         config.min_cleanable_dirty_ratio, config.min_compaction_lag_ms, config.max_compaction_lag_ms
     )
-    stable_end = visible_end(state, READ_COMMITTED)
+    stable_end = server.scans.bound(visible_end(state, READ_COMMITTED))
     return when_due(state.bodies, state.cleaned, stable_end, limits, now_ms, is_forced=is_forced)
-
-
-def may_be_cleaned(server: PartitionServer) -> bool:
-    """Return True if bodies of a partition may be replaced now."""
-    return not (server.is_lost or server.is_held or server.index in server.state.settings.closed)
 
 
 def _compacted(node: TablesNode) -> Iterator[tuple[Topic, PartitionServer]]:

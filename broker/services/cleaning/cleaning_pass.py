@@ -7,7 +7,8 @@
     windows   cleaned -> over     how far the log is cleaned is durable
 
 A crash, or whatever else ends it, leaves each window as it was or replaced, and how far the log is cleaned as it was.
-Nothing waits for a pass: a partition that is moved, unmounted or deleted takes no body of it.
+Nothing waits for a pass: a partition that is moved, unmounted or deleted, or compacted no more, takes no body of it. Of
+a window whose oldest bodies were deleted meanwhile the others are shown again.
 """
 
 import asyncio
@@ -15,7 +16,8 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from pqbroker.broker.services.cleaning.passes import PassFailed, PassRecord
+from pqbroker.broker.services.cleaning.cleanable import is_to_be_cleaned
+from pqbroker.broker.services.cleaning.passes import PassFailed, PassRecord, PassStopped
 from pqbroker.pq.log.body import BodyName
 from pqbroker.pq.log.cleaned_log import CleanedLog
 from pqbroker.pq.log.cleaning_windows import WindowLimits, window_from
@@ -54,6 +56,8 @@ class _Shown(NamedTuple):
     size: int
     next_offset: int
     is_damaged: bool = False
+    aborted: Sequence[Sequence[int]] = ()
+    """Spans of aborted Kafka transactions that have batches there."""
 
 
 class PassSettings(NamedTuple):
@@ -88,9 +92,12 @@ class CleaningPass:
         """The bodies that the worker has been shown."""
         self._made: list[Buffer] = []
         """Pieces of the body that the worker makes of them."""
+        self._again: int | None = None
+        """First offset of the window of which bodies were deleted meanwhile, until it is done; None: the worker's next
+        one is shown."""
 
     async def run(self, now_ms: int) -> None:
-        """Clean the partition. PassFailed; KafkaError where the partition does not take it."""
+        """Clean the partition. PassFailed, PassStopped; KafkaError where the partition does not take it."""
         workers, settings = self._share.workers, self._settings
         memory_bytes_max = settings.buffer_bytes + WINDOW_MEMORY_BYTES
         worker = await workers.take()
@@ -113,16 +120,20 @@ class CleaningPass:
         await self._finish(last.document, now_ms)
 
     def _document(self, now_ms: int, memory_bytes_max: int) -> dict[str, Any]:
-        settings, state = self._settings, self.server.state
+        settings, state, bound = self._settings, self.server.state, self.record.bound
+        dirty_from, bodies = max(state.cleaned.end, state.start_offset), state.bodies
+        number = bodies.find(dirty_from)
+        keys_max = max(bound - bodies.offsets[number], 1) if number < len(bodies) else 1
         return {
-            "dirty_from": max(state.cleaned.end, state.start_offset), "bound": self.record.bound, "now_ms": now_ms,
+            "dirty_from": dirty_from, "bound": bound, "now_ms": now_ms, "keys_max": keys_max,
             "buffer_bytes": settings.buffer_bytes, "load_factor": settings.load_factor,
             "unpacked_bytes_max": settings.unpacked_bytes_max, "memory_bytes_max": memory_bytes_max,
             "delete_retention_ms": settings.delete_retention_ms,
         }  # fmt: skip
 
     async def _follow(self, worker: WorkerProcess, document: Mapping[str, Any]) -> Message:
-        """Answer what the worker asks; return its last message. WorkerGone, TimeoutError, PassFailed, KafkaError."""
+        """Answer what the worker asks; return its last message. WorkerGone, TimeoutError, PassFailed, PassStopped,
+        KafkaError."""
         await worker.send("clean", document)
         while True:
             async with asyncio.timeout(MESSAGE_S):
@@ -135,36 +146,40 @@ class CleaningPass:
             elif message.kind == "piece":
                 await self._take_piece(message.payload)
             elif message.kind == "body":
-                await self._replace(asked["columns"])
-                self.record.records_gone += asked["records_gone"]
-            elif message.kind != "kept":
+                if await self._replace(asked["columns"]):
+                    self._count(asked)
+            elif message.kind == "kept":
+                self._again = None
+                self._count(asked)
+            else:
                 return message
 
     async def _show_window(self, worker: WorkerProcess, asked: Mapping[str, Any]) -> None:
         """Show the bodies that become one; those that reach the bound of the pass are left."""
+        self._check_wanted()
         bodies, bound = self.server.state.bodies, asked["bound"]
-        first = bodies.find(asked["offset"])
-        count = bodies.find(bound - 1) + 1 if bound else 0
-        if first >= min(count, len(bodies)):
+        first = bodies.find(asked["offset"] if self._again is None else self._again)
+        count = min(bodies.find(bound - 1) + 1 if bound else 0, len(bodies))
+        if first >= count:
             self._window = ()
             await self._send(worker, _Shown((), (), 0, asked["offset"]), 0)
             return
-        window = window_from(bodies, first, min(count, len(bodies)), WindowLimits())
-        self._window = [bodies.name(number) for number in range(window.first, window.last)]
-        while True:
-            offset, end = self._window[0].offset, bodies.ends[window.first + len(self._window) - 1]
+        first, last = window_from(bodies, first, count, WindowLimits())
+        self._window = [bodies.name(number) for number in range(first, last)]
+        alone, end = bodies.ends[first], bodies.ends[last - 1]  # bodies change while they are looked for
+        try:
+            shown = await self._look(self._window[0].offset, end, is_verified=asked["is_verified"])
+        except _Damaged:
+            self._window = self._window[:1]  # the others do not suffer from it
             try:
-                shown = await self._look(offset, end, is_verified=asked["is_verified"])
-                break
+                shown = await self._look(self._window[0].offset, alone, is_verified=asked["is_verified"])
             except _Damaged:
-                if len(self._window) == 1:
-                    shown = _Shown((), (), 0, end, is_damaged=True)
-                    break
-                self._window = self._window[:1]  # the others do not suffer from it
+                shown = _Shown((), (), 0, alone, is_damaged=True)
         await self._send(worker, shown, len(self._window))
 
     async def _show_dirty(self, worker: WorkerProcess, asked: Mapping[str, Any]) -> None:
         """Show batches whose keys are to be taken."""
+        self._check_wanted()
         offset, end = asked["offset"], asked["end_offset"]
         try:
             shown = await self._look(offset, end, DIRTY_BYTES, is_verified=asked["is_verified"])
@@ -179,7 +194,7 @@ class CleaningPass:
         """Return where batches lie: one stretch of about as many bytes; WHOLE: all up to the end. _Damaged."""
         stretches: list[Mapping[str, Any]] = []
         payload: list[Buffer] = []
-        size = 0
+        size, begin = 0, offset
         while offset < end and (bytes_max == WHOLE or not stretches):
             query = StretchQuery(offset, end, bytes_max, is_verified=is_verified)
             most = WINDOW_STRETCHES_MAX if bytes_max == WHOLE else 1
@@ -193,14 +208,15 @@ class CleaningPass:
                 stretches.append({"pieces": _places(stretch.pieces, payload), "bounds": stretch.bounds})
                 size += sum(piece.size if isinstance(piece, FileRange) else len(piece) for piece in stretch.pieces)
                 offset = stretch.next_offset
-        return _Shown(stretches, payload, size, offset)
+        aborted = self.server.state.transactions.aborted_between(begin, offset)
+        return _Shown(stretches, payload, size, offset, aborted=aborted)
 
     async def _send(self, worker: WorkerProcess, shown: "_Shown", bodies: int) -> None:
         await self._share.io.take(shown.size)
         self.record.bytes_read += shown.size
         said = {
             "stretches": shown.stretches, "bodies": bodies, "next_offset": shown.next_offset,
-            "is_damaged": shown.is_damaged,
+            "is_damaged": shown.is_damaged, "aborted": shown.aborted, "is_again": self._again is not None,
         }  # fmt: skip
         await worker.send("bodies", said, shown.payload)
 
@@ -209,28 +225,50 @@ class CleaningPass:
         await self._share.merges.take(len(piece))
         self._made.append(piece)
 
-    async def _replace(self, columns: Sequence[Sequence[int]]) -> None:
-        """Have a body take the place of the window. PassFailed, KafkaError."""
+    async def _replace(self, columns: Sequence[Sequence[int]]) -> bool:
+        """Have a body take the place of the window; False: bodies of it were deleted meanwhile. PassStopped,
+        KafkaError."""
+        self._check_wanted()
         made, self._made = self._made, []
         positions, offsets, stamps = (array("q", column) for column in columns)
         before = self.server.state.bodies.size
         if not await self.server.replace_bodies([NewBody(self._window, made, (positions, offsets, stamps))]):
-            raise PassFailed("bodies were deleted while they were cleaned, or may not be replaced")
+            self._check_wanted()
+            self._again = self._window[0].offset
+            return False
+        self._again = None
         record = self.record
         record.bytes_written += sum(map(len, made))
         record.bytes_freed += before - self.server.state.bodies.size
         record.bodies_replaced += len(self._window)
         record.bodies_written += 1
+        return True
+
+    def _count(self, asked: Mapping[str, Any]) -> None:
+        """Count the records of a window that is done."""
+        record = self.record
+        record.records += asked["records"]
+        record.records_gone += asked["records_gone"]
+        record.tombstones_gone += asked["tombstones_gone"]
+        record.keyless += asked["keyless"]
+
+    def _check_wanted(self) -> None:
+        """PassStopped where records of the partition may not go any more."""
+        if not is_to_be_cleaned(self.server):
+            raise PassStopped
 
     async def _finish(self, said: Mapping[str, Any], now_ms: int) -> None:
-        """Note how far the log is cleaned. PassFailed, KafkaError."""
-        record = self.record
-        record.bound, record.keys, record.records = said["bound"], said["keys"], said["records"]
-        record.tombstones_gone, record.keyless = said["tombstones_gone"], said["keyless"]
-        record.unread = said["unread"]
-        cleaned = CleanedLog(said["bound"], now_ms, said["due_ms"])
-        if not await self.server.replace_bodies((), cleaned):
-            raise PassFailed("the partition was frozen, unmounted or held while it was cleaned")
+        """Note how far the log is cleaned. PassFailed, PassStopped, KafkaError."""
+        self._check_wanted()
+        record, before = self.record, self.server.state.cleaned
+        record.bound, record.keys, record.unread = said["bound"], said["keys"], said["unread"]
+        end, due_times = said["bound"], [said["due_ms"]]
+        if end < before.end:  # it went less far than the one before, as when min.compaction.lag.ms was raised
+            end = before.end
+            due_times.append(before.due_ms)
+        due_ms = min((each for each in due_times if each is not None), default=None)
+        if not await self.server.replace_bodies((), CleanedLog(end, now_ms, due_ms), said["emptied"]):
+            raise PassStopped
 
 
 def _places(pieces: Sequence[Buffer | FileRange], payload: list[Buffer]) -> list[Any]:

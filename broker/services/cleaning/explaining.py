@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pqbroker.broker.services.cleaning.callers import CleaningCaller, CleaningNode
-from pqbroker.broker.services.cleaning.cleaner import due_of, may_be_cleaned
+from pqbroker.broker.services.cleaning.cleanable import may_be_cleaned
+from pqbroker.broker.services.cleaning.cleaner import due_of
 from pqbroker.broker.services.topics.partitions import find_partition, needs_keys
 from pqbroker.pq.log.cleaning_windows import Dirt, Due, WindowLimits, windows
 from pqbroker.pq.serving.partition_server import PartitionServer
@@ -22,7 +23,7 @@ def describe_cleaning(node: CleaningNode, topic: Topic, server: PartitionServer)
     cleaner, now_ms = node.cleaner, node.clock()
     place = topic.record.topic_id, server.index
     due, cleaned = due_of(topic, server, now_ms), server.state.cleaned
-    running, last = cleaner.running.get(place), cleaner.history.last_of(topic.record.name, server.index)
+    running, last = cleaner.running.get(place), cleaner.history.last_of(*place)
     state, text, next_ms = _outlook(node, topic, server, due)
     return {
         "state": state, "reason": due.reason.value, "text": text, "next": next_ms,
@@ -82,8 +83,8 @@ def _why_not(server: PartitionServer, due: Due) -> str:
         return "its cell was salvaged: nothing is deleted before the losses are accepted"
     if not may_be_cleaned(server):
         return "it is frozen, unmounted, or not served now"
-    if due.reason is Dirt.YOUNG:
-        return "all its records are younger than min.compaction.lag.ms"
+    if len(server.state.bodies):
+        return "all its records are younger than min.compaction.lag.ms, or behind the last stable offset"
     return "it holds no records"
 
 
@@ -107,11 +108,11 @@ def _outlook(
         return "due", "it is cleaned at one of the next looks, every log.cleaner.backoff.ms", node.clock()
     bodies, cleaned = server.state.bodies, server.state.cleaned
     if due.reason is Dirt.YOUNG:
-        first = bodies.find(cleaned.end)
-        until_ms = bodies.created[first] + config.min_compaction_lag_ms
+        until_ms = bodies.created[due.body_count] + config.min_compaction_lag_ms
         return "waiting", "its new records are younger than min.compaction.lag.ms", until_ms
     if due.reason is Dirt.BELOW_RATIO:
-        text = f"of its bytes {due.dirty_ratio:.0%} are new, and min.cleanable.dirty.ratio is above that"
+        least = config.min_cleanable_dirty_ratio
+        text = f"of its bytes {due.dirty_ratio:.0%} are new; a pass begins above min.cleanable.dirty.ratio, {least:.0%}"
         late_ms = bodies.created[bodies.find(cleaned.end)] + config.max_compaction_lag_ms
         times = [late_ms if late_ms < NEVER_MS else None, cleaned.due_ms]
         return "waiting", text, min((each for each in times if each is not None), default=None)

@@ -6,13 +6,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 PASSES_KEPT: Final = 100
-PASS_LEFT: Final = "stopped, since the partition is moved, unmounted or deleted, or the node stops"
+PASS_LEFT: Final = (
+    "stopped, since the partition is moved, frozen, unmounted, deleted or not compacted any more, or the node stops"
+)
 """Failure of a pass that was cancelled; it counts as none."""
 DEFECT: Final = "the cleaner failed; this is a defect, and the log of the broker has it"
 
 
 class PassFailed(Exception):
     """A pass that ended early; the text says why."""
+
+
+class PassStopped(Exception):
+    """A pass that ended early because records of its partition are to stay, or are served elsewhere."""
 
 
 @dataclass(slots=True)
@@ -31,6 +37,7 @@ class PassRecord:
     """Bytes of those that no cleaning had reached before."""
     bound: int
     """Offset that it goes up to; less than at first where the memory for keys was full."""
+    topic_id: bytes = b""
     ended_ms: int | None = None
     """Time of its end; None: it is under way."""
     bytes_read: int = 0
@@ -68,13 +75,17 @@ class PassRecord:
 
 @dataclass(slots=True)
 class CleanerCounters:
-    """Totals since the start, of passes that ended well but for `failed`; and those of the worker processes."""
+    """Totals since the start, of passes that ended well but for `failed` and `stopped`; and those of the worker
+    processes."""
 
     done: int = 0
     failed: int = 0
+    stopped: int = 0
+    """Passes that ended early since their partition was moved, unmounted or deleted."""
     bytes_read: int = 0
     bytes_written: int = 0
     bytes_freed: int = 0
+    """A pass that left more than it found counts as 0, so that the total never falls."""
     records_gone: int = 0
     tombstones_gone: int = 0
     workers_started: int = 0
@@ -84,9 +95,10 @@ class CleanerCounters:
         """Count a pass that has ended; what one that failed has replaced stays so, and counts."""
         self.bytes_read += record.bytes_read
         self.bytes_written += record.bytes_written
-        self.bytes_freed += record.bytes_freed
+        self.bytes_freed += max(record.bytes_freed, 0)
         if record.failure:
             self.failed += record.failure != PASS_LEFT
+            self.stopped += record.failure == PASS_LEFT
             return
         self.done += 1
         self.records_gone += record.records_gone
@@ -99,6 +111,7 @@ class PassHistory:
 
     ended: deque[PassRecord] = field(default_factory=lambda: deque(maxlen=PASSES_KEPT))
 
-    def last_of(self, topic: str, partition: int) -> PassRecord | None:
+    def last_of(self, topic_id: bytes, partition: int) -> PassRecord | None:
         """Return the last pass over a partition; None: it is not known any more."""
-        return next((one for one in reversed(self.ended) if (one.topic, one.partition) == (topic, partition)), None)
+        place = topic_id, partition
+        return next((one for one in reversed(self.ended) if (one.topic_id, one.partition) == place), None)

@@ -88,6 +88,7 @@ async def delete_group(node: GroupsNode, group_id: str) -> None:
     deleted = offsets.enqueue(changes)
     if forgotten is not None:
         await forgotten
+    await node.cell.current.transactional_producers.drop_offsets(group_id)
     for refusal in (await deleted).values():
         if refusal is not None and refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise refusal

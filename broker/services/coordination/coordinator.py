@@ -65,8 +65,8 @@ class Coordinator:
             await self._tablet.start()
             stored = [self._read(kind) for kind in self._kinds]
         except StoredUnreadable as unreadable:
-            log.error("the consumer groups of a coordinator are not served: %s", unreadable)
-            told = f"the group's coordinator is not served: {unreadable}"
+            log.error("the groups and transactional ids of a coordinator are not served: %s", unreadable)
+            told = f"the coordinator is not served: {unreadable}"
             refusal = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, told)
         self.is_closed = False
         self._refusal = refusal
@@ -104,6 +104,11 @@ class Coordinator:
 
     def samples(self) -> Iterable[TabletSample]:
         return [TabletSample("residents", len(kind), (kind.rows.name,)) for kind in self._kinds]
+
+    @property
+    def generation(self) -> int:
+        """Return the generation of the tablet that runs: later instances have greater ones."""
+        return self._storage.generation
 
     def now_ms(self) -> int:
         """The time that residents go by."""

@@ -75,29 +75,25 @@ class Coordinators:
             assignment_bytes_max=settings.group_assignment_bytes_max,
             memory=GroupMemory(settings.groups_bytes_max),
         )
-        self._groups: tuple[ClassicGroups, ...] = ()
-        """Groups by number of the coordinator."""
+        self.tablets = tuple(Coordinator() for _ in COORDINATOR_IDS)
+        """Coordinators by number. Other kinds of residents are admitted before the start."""
+        self._groups = tuple(ClassicGroups(coordinator, self._limits, clock) for coordinator in self.tablets)
 
     async def start(self) -> None:
-        """Create the tablets if they do not exist yet, and load every group. CommitRefused, ShardLost.
+        """Create the tablets if they do not exist yet, and load every resident. CommitRefused, ShardLost.
 
-        A tablet whose log is unreadable costs its groups: COORDINATOR_NOT_AVAILABLE for them, which stay as they are.
+        A tablet whose log is unreadable costs its residents: COORDINATOR_NOT_AVAILABLE for them; they stay as they are.
         """
         tablets = [(tablet_id, TabletType.COORDINATOR, _OWNER) for tablet_id in COORDINATOR_IDS]
         await self._host.cell.create_tablets(tablets)
-        self._groups = tuple(ClassicGroups(Coordinator(), self._limits, self._clock) for _ in COORDINATOR_IDS)
-        await asyncio.gather(
-            *(
-                self._host.start(tablet_id, groups.coordinator)
-                for tablet_id, groups in zip(COORDINATOR_IDS, self._groups, strict=True)
-            )
-        )
+        started = map(self._host.start, COORDINATOR_IDS, self.tablets)
+        await asyncio.gather(*started)
 
     def close(self) -> None:
         """Answer everything that waits with NOT_COORDINATOR, and each join or sync from now on."""
         self._is_closed = True
-        for groups in self._groups:
-            groups.coordinator.close()
+        for coordinator in self.tablets:
+            coordinator.close()
 
     async def stop(self) -> None:
         """Close, and wait for what is being stored."""
@@ -106,9 +102,9 @@ class Coordinators:
             await self._host.stop_tablet(tablet_id)
 
     def advance(self, by_ms: int) -> None:
-        """Let time pass at once for every group."""
-        for groups in self._groups:
-            groups.coordinator.advance(by_ms)
+        """Let time pass at once for every resident."""
+        for coordinator in self.tablets:
+            coordinator.advance(by_ms)
 
     @property
     def taken_bytes(self) -> int:
@@ -180,6 +176,20 @@ class Coordinators:
         elif generation >= 0:
             code = ErrorCode.UNKNOWN_MEMBER_ID if has_offsets(group_id) else ErrorCode.GROUP_ID_NOT_FOUND
             raise KafkaError(code, f"group {group_id} has no members: join first")
+
+    def check_transactional_commit(
+        self, group_id: str, member_id: str, group_instance_id: str | None, generation: int
+    ) -> None:
+        """Check that offsets may be committed so in a transaction; KafkaError 16, 22, 25, 82. As in Kafka, a client
+        that names neither member nor generation always may."""
+        groups = self._groups_of(group_id)
+        hosted = groups.hosted.get(group_id)
+        if hosted is not None:
+            heartbeats.check_transactional_commit(
+                hosted.group, member_id, group_instance_id, generation, groups.now_ms()
+            )
+        elif generation >= 0:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"group {group_id} has no members: join first")
 
     def describe(self, group_id: str) -> DescribedGroup | None:
         """Describe a group; None if it never had a member, though it may have offsets."""

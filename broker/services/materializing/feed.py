@@ -181,7 +181,8 @@ class Feed:
         found = read if isinstance(read, Batches) else await read
         end = min(found.next_offset, end) if found.size else end
         document = {
-            **fed.document(), "partition": partition.index, "start": start, "end": end, "letters_max": LETTERS_MAX,
+            **fed.document(), "partition": partition.index, "start": start, "end": end,
+            "aborted": partition.state.transactions.aborted_between(start, end), "letters_max": LETTERS_MAX,
             "letter_batch_bytes_max": letter_bytes_max(self.opened, self.record),
             "memory_bytes_max": self._node.settings.sql_memory_bytes_max,
         }  # fmt: skip

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from pqbroker.broker.services.sql.counters import ANSWERED, FAILED, LEFT
 from pqbroker.broker.services.sql.workers import Workers
-from pqbroker.broker.services.topics.partitions import unknown_topic
+from pqbroker.broker.services.topics.partitions import needs_keys, unknown_topic
 from pqbroker.broker.services.topics.topic_schemas import schema_of
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.log.row_facts import RowFacts
-from pqbroker.pq.reading.query import READ_UNCOMMITTED, visible_end
+from pqbroker.pq.reading.query import READ_COMMITTED, Isolation, visible_end
+from pqbroker.pq.serving.open_scans import OpenScans
 from pqbroker.pq.serving.stretches import Stretch, StretchQuery
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import KafkaError
@@ -40,7 +41,8 @@ _TOO_LARGE = "QUERY_TOO_LARGE"
 @dataclass(frozen=True, slots=True)
 class Question:
     """A query as it came. `timeout_ms` None: as long as it may take. `holder`: its client, as `holder_of` names it.
-    `timestamp`: sorted tables are read at it; None: as they are now."""
+    `timestamp`: sorted tables are read at it; None: as they are now. `isolation`: the records of topics that it sees.
+    """
 
     text: str
     format: str
@@ -48,6 +50,7 @@ class Question:
     timeout_ms: int | None = None
     explain: bool = False
     timestamp: int | None = None
+    isolation: Isolation = READ_COMMITTED
 
 
 class ReadTargets(Protocol):
@@ -76,6 +79,8 @@ class Query:
         self._sorted: SortedReads | None = None
         """Reads of sorted tables, once one is named."""
         self._topics: dict[str, Topic] = {}
+        self._scans: list[tuple[OpenScans, int]] = []
+        """Compacted partitions that it reads, and up to where."""
         self._result_bytes = 0
         most_ms = settings.sql_time_ms_max
         self._time_ms = min(question.timeout_ms or most_ms, most_ms)
@@ -104,6 +109,8 @@ class Query:
         finally:
             if self._sorted is not None:
                 self._sorted.close()
+            for scans, end_offset in self._scans:
+                scans.close(end_offset)
             if self._has_slot:
                 self._workers.slots.end(self._question.holder)
             now_s = asyncio.get_running_loop().time()
@@ -197,10 +204,19 @@ class Query:
             text = "timestamp or transaction is given, and the query names no sorted table"
             raise QueryRefused("INVALID_QUERY", text, "Leave it out; topics have \"$timestamp\" as a column.")
         self._topics = {name: self._targets.topic(name) for name in names if name not in of_tables}
-        found = {name: _snapshot_of(topic) for name, topic in self._topics.items()}
+        found = {name: _snapshot_of(topic, self._question.isolation) for name, topic in self._topics.items()}
+        for name, topic in self._topics.items():
+            if needs_keys(topic):
+                self._keep_up_to(topic, [end_offset for _, end_offset in found[name]["bounds"]])
         for name in of_tables:
             found[name] = {**await self._sorted_reads().snapshot(name)}
         return found
+
+    def _keep_up_to(self, topic: Topic, ends: Sequence[int]) -> None:
+        """Have no cleaning take out what only a record behind these offsets makes superfluous."""
+        for partition, end_offset in zip(topic.partitions, ends, strict=True):
+            partition.scans.open(end_offset)
+            self._scans.append((partition.scans, end_offset))
 
     def _sorted_reads(self) -> "SortedReads":
         if self._sorted is None:
@@ -218,16 +234,19 @@ class Query:
         names = ("offset", "end_offset", "timestamp_min", "is_verified")
         offset, end_offset, timestamp_min, is_verified = (wanted[each] for each in names)
         query = StretchQuery(offset, end_offset, STRETCH_BYTES, timestamp_min, is_verified)
-        stretches = await topic.partitions[index].stretches.read(query, 1 if is_verified else STRETCHES_MAX)
+        partition = topic.partitions[index]
+        stretches = await partition.stretches.read(query, 1 if is_verified else STRETCHES_MAX)
         shown: list[dict[str, Any]] = []
         payload: list[Buffer] = []
         for stretch in stretches:
             facts = None
             if wanted["facts"]:
-                facts = await topic.partitions[index].facts.read(offset, stretch.next_offset)
+                facts = await partition.facts.read(offset, stretch.next_offset)
                 if _is_left_out(facts, stretch.next_offset - offset, wanted["commits"]):
                     stretch = stretch._replace(pieces=())
             shown.append(_show(stretch, payload))
+            if self._question.isolation is READ_COMMITTED and partition.state.transactions.aborted is not None:
+                shown[-1]["aborted"] = partition.state.transactions.aborted_between(offset, stretch.next_offset)
             if facts is not None:
                 payload.append(facts.encode())
                 shown[-1] |= {"weight_before": facts.weight_before, "facts_bytes": len(payload[-1])}
@@ -260,16 +279,17 @@ class Query:
         )  # fmt: skip
 
 
-def _snapshot_of(topic: Topic) -> dict[str, Any]:
+def _snapshot_of(topic: Topic, isolation: Isolation) -> dict[str, Any]:
     """Return where the partitions of a topic start and end now, and the columns of its schema, where it has one."""
     for partition in topic.partitions:
         partition.check_readable()
-    bounds = [(each.start_offset, visible_end(each.state, READ_UNCOMMITTED)) for each in topic.partitions]
+    bounds = [(each.start_offset, visible_end(each.state, isolation)) for each in topic.partitions]
     unmounted = [partition.index for partition in topic.partitions if partition.is_unmounted]
     columns, formats = schema_of(topic) or (None, {})
+    mark = "" if isolation is READ_COMMITTED else "u"  # columns kept of one isolation are not for another
     return {
         "id": topic.record.topic_id.hex(), "bounds": bounds, "columns": columns, "formats": formats,
-        "unmounted": unmounted, "revisions": [partition.revision for partition in topic.partitions],
+        "unmounted": unmounted, "revisions": [mark + partition.revision for partition in topic.partitions],
     }  # fmt: skip
 
 

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 
 from pqbroker.broker.services.tables.finding import states
 from pqbroker.broker.services.topics import staged_rows
+from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
-from pqbroker.pq.serving.transacted_batches import await_transactions, under_way, why_under_way
+from pqbroker.pq.serving.transacted_batches import WAIT_S, await_transactions, under_way, why_under_way
 from pqbroker.tables.mount import MountState
 from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
@@ -50,13 +52,31 @@ async def wait_for_transactions(topic: Topic) -> None:
     told = await await_transactions(topic.partitions)
     if told is not None:
         raise _transaction_under_way(topic, told)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(WAIT_S):
+            for partition in topic.partitions:
+                await _await_stable(partition)
+
+
+async def _await_stable(partition: PartitionServer) -> None:
+    """Wait until no Kafka transaction is open in a partition."""
+    moved = asyncio.Event()
+    forget = partition.watchers.add(moved.set)
+    try:
+        while partition.state.why_unstable is not None:
+            await moved.wait()
+            moved.clear()
+    finally:
+        forget()
 
 
 def check_no_transaction(topic: Topic) -> None:
     """Raise TableError WRONG_STATE while a transaction is under way: it knows tablets by their ids and numbers."""
-    partition = next((one for one in topic.partitions if under_way(one) is not None), None)
-    if partition is not None:
-        raise _transaction_under_way(topic, why_under_way(partition))
+    for partition in topic.partitions:
+        if under_way(partition) is not None:
+            raise _transaction_under_way(topic, why_under_way(partition))
+        if (told := partition.state.why_unstable) is not None:
+            raise _transaction_under_way(topic, f"partition {partition.index}: {told}")
 
 
 def _transaction_under_way(topic: Topic, told: str) -> TableError:

@@ -28,7 +28,7 @@ from pqbroker.protocol.compression import CODEC_NAMES, NONE
 from pqbroker.protocol.errors import ErrorCode, KafkaError, RecordsRefused
 from pqbroker.protocol.produced_batches import check_keys, check_size
 from pqbroker.protocol.record_parts import decode_parts
-from pqbroker.protocol.records import BatchHeader, read_header, recompressed
+from pqbroker.protocol.records import CODEC_MASK, BatchHeader, read_header, recompressed
 
 if TYPE_CHECKING:
     from pqbroker.pq.serving.partition_server import PartitionServer
@@ -76,7 +76,8 @@ class Preparation(NamedTuple):
             return True
         if self.check is None:
             return False
-        return bool(header.codec) or header.record_count > LONG_RECORDS or header.size_bytes > LONG_BYTES
+        is_packed = bool(header.attributes & CODEC_MASK)
+        return is_packed or header.record_count > LONG_RECORDS or header.batch_length > LONG_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,9 @@ def preparation_of(topic: "Topic") -> Preparation | None:
     """Return the work on each batch of a topic before it is written; None where there is none."""
     check = _check_of(topic)
     recompression = None if topic.config.compression_type == PRODUCER else _recompression(topic.config)
-    return None if check is None and recompression is None else Preparation(check, recompression)
+    if recompression is None:
+        return KEYS_ONLY if check is _check_keys else None if check is None else Preparation(check, None)
+    return Preparation(check, recompression)
 
 
 def _recompression(config: TopicConfig) -> Recompression:
@@ -157,6 +160,10 @@ def _check_keys(records: memoryview) -> None:
     check_keys(records)
 
 
+KEYS_ONLY: Final = Preparation(_check_keys, None)
+"""The work on batches of a compacted topic: its config alone asks for it, whatever becomes of the topic's record."""
+
+
 def _check_both(rows: RecordCheck, records: memoryview) -> Weighed:
     check_keys(records)
     return rows(records)
@@ -186,7 +193,7 @@ class RecordChecks:
 
     def __init__(self) -> None:
         self.waiting: dict[PartitionServer, deque[_Waiting]] = {}
-        """Read only. While it holds something, even a batch that needs no preparation may have to wait."""
+        """Read only. Even a batch that needs no preparation has to wait behind others of its partition."""
 
     def write(
         self,
@@ -198,13 +205,19 @@ class RecordChecks:
         preparation: Preparation | None,
     ) -> None:
         """Write a batch that is checked but for its records, in its turn. KafkaError, now or as the answer."""
-        waiting = _Waiting(records, header, preparation, answered)
         if partition not in self.waiting:
-            if not waiting.is_long:
-                _append(partition, waiting.prepare(), answered)
+            if preparation is None:
+                partition.writer.append(records, header, answered)
+                return
+            if not preparation.is_long(header):
+                if preparation is KEYS_ONLY:  # Streams' changelogs: a road without the steps of the others
+                    check_keys(records)
+                    partition.writer.append(records, header, answered)
+                else:
+                    _append(partition, preparation.apply(records, header), answered)
                 return
             self.waiting[partition] = deque()
-        queue = self.waiting[partition]
+        queue, waiting = self.waiting[partition], _Waiting(records, header, preparation, answered)
         queue.append(waiting)
         if len(queue) == 1:
             self._begin(partition, waiting)

@@ -3,8 +3,10 @@
 from typing import Any
 
 from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, is_allowed
-from pqbroker.broker.services.cleaning.explaining import ask_for_cleaning
+from pqbroker.broker.services.cleaning.explaining import ask_for_cleaning, describe_cleaning
 from pqbroker.broker.services.cleaning.passes import PassRecord
+from pqbroker.broker.services.topics.partitions import needs_keys
+from pqbroker.broker.web.resources.topics import AFTER_PARTITION
 from pqbroker.broker.web.routing.routes import LIMIT, Call, Route
 from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, Schema, array_of, nullable, object_of
 
@@ -19,14 +21,13 @@ PASS = object_of(
         "tombstones_gone": COUNT, "records_without_key": COUNT, "unread_batches": array_of(OFFSET), "failure": TEXT,
     }
 )  # fmt: skip
-CLEANING = object_of(
-    {
-        "state": TEXT, "reason": TEXT, "text": TEXT, "next": nullable(OFFSET), "dirty_ratio": _RATIO,
-        "dirty_bytes": COUNT, "size_bytes": COUNT, "bodies": COUNT, "end_offset": OFFSET,
-        "cleaned_to": nullable(OFFSET), "cleaned": nullable(OFFSET), "tombstones_due": nullable(OFFSET),
-        "running": nullable(PASS), "last": nullable(PASS),
-    }
-)  # fmt: skip
+_CLEANING: dict[str, Schema] = {
+    "state": TEXT, "reason": TEXT, "text": TEXT, "next": nullable(OFFSET), "dirty_ratio": _RATIO,
+    "dirty_bytes": COUNT, "size_bytes": COUNT, "bodies": COUNT, "end_offset": OFFSET,
+    "cleaned_to": nullable(OFFSET), "cleaned": nullable(OFFSET), "tombstones_due": nullable(OFFSET),
+    "running": nullable(PASS), "last": nullable(PASS),
+}  # fmt: skip
+CLEANING = object_of(_CLEANING)
 
 
 async def clean(call: Call) -> Any:
@@ -34,6 +35,17 @@ async def clean(call: Call) -> Any:
     topic = call.topic(AclOperation.DESCRIBE if is_dry else AclOperation.ALTER)
     asked = ask_for_cleaning(call, topic, call.body.get("partitions"), is_dry=is_dry)
     return {"cell": call.cell.name, "topic": topic.record.name, "dry_run": is_dry, "partitions": asked}
+
+
+async def describe_topic(call: Call) -> Any:
+    topic = call.topic()
+    is_compacted = needs_keys(topic)
+    page, has_more = call.page(topic.partitions[call.query.get("after", -1) + 1 :] if is_compacted else [])
+    partitions = [{"partition": one.index, **(describe_cleaning(call.node, topic, one) or {})} for one in page]
+    return {
+        "cell": call.cell.name, "topic": topic.record.name, "is_compacted": is_compacted, "partitions": partitions,
+        "next": page[-1].index if has_more else None,
+    }  # fmt: skip
 
 
 async def describe_cleaner(call: Call) -> Any:
@@ -82,6 +94,18 @@ ROUTES = (
         },
     ),
     Route(
+        "GET", "/v1/topics/{name}/cleaning",
+        "Look at the cleaning of a compacted topic's partitions: past, present, next, and why",
+        describe_topic,
+        object_of(
+            {
+                "cell": TEXT, "topic": TEXT, "is_compacted": _FLAG,
+                "partitions": array_of(object_of({"partition": COUNT, **_CLEANING})), "next": nullable(COUNT),
+            }
+        ),
+        (AFTER_PARTITION, LIMIT),
+    ),
+    Route(
         "GET", "/v1/cleaner", "Look at the cleaner of compacted topics: totals, passes under way, the last that ended",
         describe_cleaner,
         object_of(
@@ -91,6 +115,6 @@ ROUTES = (
                 "tombstones_gone": COUNT, "running": array_of(PASS), "ended": array_of(PASS),
             }
         ),
-        (LIMIT,),
+        (LIMIT,), cluster=AclOperation.DESCRIBE,
     ),
 )  # fmt: skip

@@ -12,12 +12,13 @@ from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.ground.refusals import REFUSED
 from pqbroker.broker.services.topics.partitions import find_partition
 from pqbroker.broker.web.resources.contents import read_text
+from pqbroker.broker.web.resources.isolation import isolation_of
 from pqbroker.broker.web.resources.read_positions import first_position, offset_in
 from pqbroker.broker.web.resources.record_search import Search, Sought
 from pqbroker.broker.web.routing.problems import bad_request, of_error
 from pqbroker.broker.web.routing.routes import Call, Stream
 from pqbroker.broker.web.routing.stream_forms import PROBLEM, choose_form
-from pqbroker.pq.reading.query import READ_UNCOMMITTED, visible_end
+from pqbroker.pq.reading.query import visible_end
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.record_json import show_record
@@ -47,6 +48,7 @@ class _Tail:
         key = call.query.get("key")
         self._call = call
         self._write = write
+        self._isolation = isolation_of(call)
         self._key = None if key is None else read_text(key, "key")
         self._left: float = call.query.get("limit", math.inf)
         self._next: dict[int, int] = {}
@@ -63,11 +65,11 @@ class _Tail:
         for index, partition in self._partitions().items():
             await call.node.turns.breathe()
             partition.check_readable()
-            start, end = partition.start_offset, visible_end(partition.state, READ_UNCOMMITTED)
+            start, end = partition.start_offset, visible_end(partition.state, self._isolation)
             if index in resumed:
                 self._next[index] = min(max(resumed[index], start), end)
             else:
-                self._next[index] = await offset_in(partition, position, is_clamped=True)
+                self._next[index] = await offset_in(partition, position, self._isolation, is_clamped=True)
 
     async def pieces(self, heartbeat: bytes) -> AsyncGenerator[bytes, None]:
         """Yield what to send, piece by piece; a refusal is the last of them."""
@@ -121,11 +123,12 @@ class _Tail:
             int(min(self._left, settings.http_items_max)),
             settings.http_unsent_bytes_max,
             settings.http_look_bytes_max,
+            self._isolation,
         )
         search = Search(sought, max(self._next[index], partition.start_offset))
         await search.look_through(partition, call.looks)
         self._next[index] = search.next_offset
-        if search.next_offset < visible_end(partition.state, READ_UNCOMMITTED):
+        if search.is_behind(partition):
             self._moved[index] = None
         self._left -= len(search.shown)
         return search.shown

@@ -14,6 +14,7 @@ from pqbroker.pq.log.body import Bodies
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.log.head import Head
 from pqbroker.pq.log.levels import BORDERS, level_of
+from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.producers import Producer
 from pqbroker.pq.log.retention import Held
 from pqbroker.pq.serving.partition_server import PartitionServer
@@ -34,6 +35,9 @@ _PARTITION = object_of(
         "oldest_data": object_of(
             {"held_by": TEXT, "reason": TEXT, "until": nullable(_INTEGER), "groups": array_of(TEXT)}
         ),
+        "kafka_transactions": object_of(
+            {"last_stable_offset": OFFSET, "open": COUNT, "aborted": COUNT, "oldest_open": nullable(TEXT)}
+        ),
         "cleaning": nullable(CLEANING),
         "head": object_of({"size_bytes": COUNT, "in_memory_bytes": COUNT, "levels": array_of(_LEVEL)}),
         "body": object_of(
@@ -45,7 +49,7 @@ _PARTITION = object_of(
                 "producers": array_of(
                     object_of(
                         {
-                            "id": COUNT, "epoch": COUNT, "last_sequence": COUNT, "last_offset": OFFSET,
+                            "id": COUNT, "epoch": COUNT, "last_sequence": nullable(COUNT), "last_offset": OFFSET,
                             "last_written": OFFSET,
                         }
                     )
@@ -94,6 +98,7 @@ async def describe(call: Call) -> Any:
         "size_bytes": server.size_bytes,
         "writes": _writes(server),
         "oldest_data": _oldest(server.retention.why_held(), limit),
+        "kafka_transactions": _transactions(state),
         "cleaning": describe_cleaning(call.node, topic, server),
         "head": _head(state.head, server.index),
         "body": _body(state.bodies, server.index, limit),
@@ -118,6 +123,17 @@ async def describe(call: Call) -> Any:
 def _writes(server: PartitionServer) -> dict[str, Any]:
     refused_by, reason = server.why_no_writes() or (None, None)
     return {"are_taken": refused_by is None, "refused_by": refused_by, "reason": reason}
+
+
+def _transactions(state: Partition) -> dict[str, Any]:
+    """The transactions of Kafka producers whose records are here."""
+    known = state.transactions
+    return {
+        "last_stable_offset": state.stable_offset,
+        "open": len(known.open),
+        "aborted": 0 if known.aborted is None else len(known.aborted),
+        "oldest_open": state.why_unstable,
+    }
 
 
 def _oldest(held: Held, limit: int) -> dict[str, Any]:
@@ -159,11 +175,11 @@ def _body(bodies: Bodies, index: int, limit: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _producer(producer_id: int, state: Producer) -> dict[str, int]:
+def _producer(producer_id: int, state: Producer) -> dict[str, int | None]:
     return {
         "id": producer_id,
         "epoch": state.epoch,
-        "last_sequence": state.last % _SEQUENCES,
+        "last_sequence": state.last % _SEQUENCES if state.batches else None,
         "last_offset": state.last_offset,
         "last_written": state.written_ms,
     }

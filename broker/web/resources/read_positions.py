@@ -6,7 +6,7 @@ from pqbroker.broker.web.resources.contents import TIMESTAMP
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Call, Parameter
 from pqbroker.broker.web.routing.schemas import TEXT
-from pqbroker.pq.reading.query import READ_UNCOMMITTED, visible_end
+from pqbroker.pq.reading.query import READ_UNCOMMITTED, Isolation, visible_end
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.positions import EARLIEST, LATEST, Position, PositionError, parse_position
@@ -44,12 +44,14 @@ def read_position(call: Call, text: str, where: str) -> Position:
         raise bad_request(f"{where} is {error}") from None
 
 
-async def offset_in(partition: PartitionServer, position: Position, *, is_clamped: bool = False) -> int:
-    """The offset in a partition; a time that no record reaches is the end.
+async def offset_in(
+    partition: PartitionServer, position: Position, isolation: Isolation = READ_UNCOMMITTED, *, is_clamped: bool = False
+) -> int:
+    """The offset in a partition; a time that no record reaches is the end, as far as a reader of `isolation` sees.
 
     KafkaError OFFSET_OUT_OF_RANGE for an offset outside, unless `is_clamped`, and as from reading.
     """
-    start, end = partition.start_offset, visible_end(partition.state, READ_UNCOMMITTED)
+    start, end = partition.start_offset, visible_end(partition.state, isolation)
     offset = position.offset
     if offset is not None:
         if offset < 0:
@@ -59,5 +61,5 @@ async def offset_in(partition: PartitionServer, position: Position, *, is_clampe
         return min(max(offset, start), end)
     if position.timestamp in (EARLIEST, LATEST):
         return start if position.timestamp == EARLIEST else end
-    found = await partition.times.first_at(position.timestamp)
-    return visible_end(partition.state, READ_UNCOMMITTED) if found is None else found.offset
+    found = await partition.times.first_at(position.timestamp, isolation)
+    return visible_end(partition.state, isolation) if found is None else found.offset

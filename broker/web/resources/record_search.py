@@ -8,7 +8,8 @@ from typing import Any
 from pqbroker.broker.ground.looks import Look
 from pqbroker.broker.web.resources.contents import size_of
 from pqbroker.pq.log.batch_run import Batches
-from pqbroker.pq.reading.query import READ_UNCOMMITTED, ReadQuery, visible_end
+from pqbroker.pq.log.producer_transactions import AbortedBatches
+from pqbroker.pq.reading.query import READ_COMMITTED, Isolation, ReadQuery, visible_end
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.records import Record, batches, decode_records
 from pqbroker.storage.engine import Buffer
@@ -21,14 +22,15 @@ RECORD_OVERHEAD_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """The records looked for, how one is shown, and how much is shown (`records_max`, `answer_bytes`) and looked at
-    (`look_bytes`)."""
+    """The records looked for, how one is shown, how much is shown (`records_max`, `answer_bytes`) and looked at
+    (`look_bytes`), and which records are seen."""
 
     show: Callable[[Record], Any]
     key: bytes | None
     records_max: int
     answer_bytes: int
     look_bytes: int
+    isolation: Isolation = READ_COMMITTED
 
 
 class Search:
@@ -50,27 +52,34 @@ class Search:
 
     async def look_through(self, partition: PartitionServer, looks: Look) -> None:
         """Look at all there is, as far as the bounds allow. KafkaError NOT_LEADER_OR_FOLLOWER, CORRUPT_MESSAGE."""
-        while self.wants_more and self.next_offset < visible_end(partition.state, READ_UNCOMMITTED):
+        while self.wants_more and self.is_behind(partition):
             self.next_offset = max(self.next_offset, partition.start_offset)
             async with looks:
                 await self._look_at_next(partition)
 
+    def is_behind(self, partition: PartitionServer) -> bool:
+        """Return True if the partition has more to look at."""
+        return self.next_offset < visible_end(partition.state, self._sought.isolation)
+
     async def _look_at_next(self, partition: PartitionServer) -> None:
-        end_offset = visible_end(partition.state, READ_UNCOMMITTED)
-        read = partition.read(ReadQuery(self.next_offset, end_offset, READ_BYTES))
+        offset, end_offset = self.next_offset, visible_end(partition.state, self._sought.isolation)
+        read = partition.read(ReadQuery(offset, end_offset, READ_BYTES))
         found = read if isinstance(read, Batches) else await read
-        await partition.reader.decode(partial(self._decode, found.in_memory()))
+        aborted = None
+        if self._sought.isolation is READ_COMMITTED and partition.state.transactions.aborted is not None:
+            aborted = AbortedBatches(partition.state.transactions.aborted_between(offset, found.next_offset))
+        await partition.reader.decode(partial(self._decode, found.in_memory(), aborted))
         if self.wants_more:
             self.next_offset = max(self.next_offset, found.next_offset)
 
-    def _decode(self, buffers: list[Buffer]) -> None:
+    def _decode(self, buffers: list[Buffer], aborted: AbortedBatches | None) -> None:
         """Runs in a thread. One batch may be larger than what may be looked at: INVALID_RECORD says so."""
         run = memoryview(b"".join(buffers))
         for position, header in batches(run):
             if not self.wants_more:
                 return
             batch = run[position : position + header.size_bytes]
-            if not header.is_control:
+            if not header.is_control and (aborted is None or not aborted.has(header)):
                 self._take(decode_records(batch, self._sought.look_bytes))
             if self.wants_more:
                 self.next_offset = max(self.next_offset, header.last_offset + 1)

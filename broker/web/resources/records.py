@@ -7,6 +7,7 @@ from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.topics.partitions import find_readable
 from pqbroker.broker.web.resources.contents import RECORD, read_text
 from pqbroker.broker.web.resources.following import follow
+from pqbroker.broker.web.resources.isolation import ISOLATION, isolation_of
 from pqbroker.broker.web.resources.read_positions import START, first_position, offset_in
 from pqbroker.broker.web.resources.record_search import Search, Sought
 from pqbroker.broker.web.routing.problems import bad_request
@@ -33,8 +34,9 @@ async def _look(call: Call) -> Any:
         call.limit(),
         settings.http_answer_bytes_max,
         settings.http_look_bytes_max,
+        isolation_of(call),
     )
-    search = Search(sought, await offset_in(partition, first_position(call)))
+    search = Search(sought, await offset_in(partition, first_position(call), sought.isolation))
     await search.look_through(partition, call.looks)
     return {
         "cell": call.cell.name,
@@ -67,6 +69,7 @@ ROUTES = (
             *START,
             Parameter("key", TEXT, "Read only records with this key; continue from `next_offset` for more."),
             LIMIT,
+            ISOLATION,
             Parameter(
                 "follow", {"type": "boolean"},
                 "Send records as they come, until the client closes, or `limit` of them; one record a line or event.",

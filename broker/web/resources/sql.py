@@ -10,6 +10,7 @@ from pqbroker.broker.ground.refusals import REFUSED
 from pqbroker.broker.services.sql.query import Query, Question
 from pqbroker.broker.services.topics.finding import every_topic, find_topic
 from pqbroker.broker.services.topics.partitions import unknown_topic
+from pqbroker.broker.web.resources.isolation import read_isolation
 from pqbroker.broker.web.routing.problems import Problem, bad_request, of_error
 from pqbroker.broker.web.routing.read_timestamps import find_read_timestamp
 from pqbroker.broker.web.routing.routes import Call, Route, Stream, StreamCut
@@ -44,8 +45,9 @@ async def query(call: Call) -> Stream:
     if format_ not in CONTENT_TYPES:
         raise bad_request(f"body.format is {format_[:100]!r}; give {', '.join(CONTENT_TYPES)}")
     timestamp = await find_read_timestamp(call)
+    isolation = read_isolation(body.get("isolation", "read_committed"), "body.isolation")
     question = Question(
-        body["query"], format_, call.holder, body.get("timeout_ms"), body.get("explain", False), timestamp
+        body["query"], format_, call.holder, body.get("timeout_ms"), body.get("explain", False), timestamp, isolation
     )  # fmt: skip
     asked = Query(call.node.workers, call.node.settings, _ReadTargets(call), question)
     if question.explain:
@@ -138,7 +140,7 @@ ROUTES = (
             {"query": TEXT},
             {
                 "format": TEXT, "timeout_ms": {"type": "integer", "minimum": 1}, "explain": {"type": "boolean"},
-                "timestamp": _TIMESTAMP, "transaction": TEXT,
+                "timestamp": _TIMESTAMP, "transaction": TEXT, "isolation": TEXT,
             },
         ),
         body_example={"query": 'SELECT "$row_index", key FROM "orders" WHERE "$row_index" > 41', "format": "json"},

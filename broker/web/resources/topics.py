@@ -89,7 +89,7 @@ def shown(call: Call, topic: Topic) -> dict[str, Any]:
     return {"cell": call.cell.name, **_facts(topic), "feeder": feeder, "partitions": partitions, "next": next_}
 
 
-_AFTER_PARTITION = Parameter("after", COUNT, "List the partitions behind this one: `next` of the answer before.")
+AFTER_PARTITION = Parameter("after", COUNT, "List the partitions behind this one: `next` of the answer before.")
 _COUNT = {"type": "integer", "minimum": 1}
 _FACTS_EXAMPLE = {"name": "orders", "id": "q7S0Yc2bQxWl8QpEJw0n1A", "partition_count": 1, "size_bytes": 4096}
 _TOPIC_EXAMPLE = {
@@ -117,7 +117,7 @@ ROUTES = (
         body_example={"name": "orders", "partitions": 1, "config": {"retention.ms": 86400000}}, example=_TOPIC_EXAMPLE,
     ),
     Route(
-        "GET", "/v1/topics/{name}", "Describe a topic and its partitions", describe, _TOPIC, (_AFTER_PARTITION, LIMIT),
+        "GET", "/v1/topics/{name}", "Describe a topic and its partitions", describe, _TOPIC, (AFTER_PARTITION, LIMIT),
         example=_TOPIC_EXAMPLE,
     ),
     Route("DELETE", "/v1/topics/{name}", "Delete a topic", delete, None, status=204),

@@ -63,6 +63,8 @@ _MEANINGS: Mapping[ErrorCode, _Meaning] = {
     ),
     ErrorCode.NOT_COORDINATOR: _Meaning(503, _RETRY),
     ErrorCode.GROUP_ID_NOT_FOUND: _Meaning(404, "GET /v1/groups lists the groups."),
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: _Meaning(404, "GET /v1/transactional-ids lists the transactional ids."),
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _Meaning(403, _PERMISSION),
     ErrorCode.NON_EMPTY_GROUP: _Meaning(409, "Stop its members first; GET /v1/groups/NAME lists them."),
     ErrorCode.ILLEGAL_GENERATION: _Meaning(409, "Stop this reader, or begin a session of a higher generation."),
     ErrorCode.OFFSET_METADATA_TOO_LARGE: _Meaning(400, "Give less text, or raise offset.metadata.max.bytes."),

@@ -33,3 +33,19 @@ def check_commit(group: Group, member_id: str, instance_id: str | None, generati
         group.renew(member, now_ms)
     if group.state is GroupState.COMPLETING_REBALANCE:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def check_transactional_commit(
+    group: Group, member_id: str, instance_id: str | None, generation: int, now_ms: int
+) -> None:
+    """Check that offsets may be committed in a transaction: by a member of this generation, whatever the state of the
+    group, or by a client that names none. Raise KafkaError 25, 82, 22."""
+    if generation < 0 and not member_id and instance_id is None:
+        return
+    if generation < 0 and group.state is GroupState.EMPTY:
+        return
+    member = group.known_member(member_id, instance_id)
+    if generation != group.generation:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    if not member.is_new:
+        group.renew(member, now_ms)

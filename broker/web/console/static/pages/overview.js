@@ -1,6 +1,7 @@
 // What the node does now, and did in the last fifteen minutes.
 import { html, useEffect, useState } from "/console/vendor/htm-preact.js";
 import { onFigures, useDoor } from "/console/doors.js";
+import { Passes } from "/console/pages/cleaning.js";
 import { Chart, Table, Tile, Trouble } from "/console/parts.js";
 import { bytes, count, moment, span } from "/console/units.js";
 
@@ -56,6 +57,7 @@ export function Overview() {
     })}</div>
     ${node && html`<h3>Addresses</h3><p>${node.listeners.map((one) => html`<code>${one.address}</code> <span class="dim">${one.name}</span> `)}
       <span class="dim">clients are told</span> <code>${node.advertised}</code></p>`}
+    <${Passes} />
     <h3>Log</h3>
     <${Table} keyOf=${(line) => line.number} rows=${[...(log?.lines ?? [])].reverse()} empty="Nothing yet." columns=${[
       ["time", (line) => moment(line.time), "time"],

@@ -1,6 +1,7 @@
 // Inside a partition: one axis of offsets with bodies, head levels, group cursors and epochs; why the oldest data is there.
 import { html } from "/console/vendor/htm-preact.js";
-import { name, useDoor } from "/console/doors.js";
+import { name, useDoor, useWrites } from "/console/doors.js";
+import { Cleaning } from "/console/pages/cleaning.js";
 import { Facts, Table, Trouble } from "/console/parts.js";
 import { bytes, count, moment, span } from "/console/units.js";
 
@@ -24,13 +25,14 @@ function labelled(consumers, at) {
 }
 
 export function Partition({ topic, partition }) {
-  const { data, problem } = useDoor(`/v1/topics/${name(topic)}/partitions/${partition}`, 2);
+  const { data, problem, reload } = useDoor(`/v1/topics/${name(topic)}/partitions/${partition}`, 2);
+  const writes = useWrites();
   return html`<div class="crumbs"><a href="#/topics">Topics</a> / <a href=${`#/topics/${name(topic)}`}>${topic}</a></div>
-    <h2>Partition ${partition}</h2><${Trouble} problem=${problem} />${data && html`<${Inside} data=${data} />`}`;
+    <h2>Partition ${partition}</h2><${Trouble} problem=${problem} />${data && html`<${Inside} data=${data} writes=${writes} reload=${reload} />`}`;
 }
 
-function Inside({ data }) {
-  const { oldest_data: oldest, writes, written, read } = data;
+function Inside({ data, writes: mayChange, reload }) {
+  const { oldest_data: oldest, kafka_transactions: transactions, writes, written, read } = data;
   const blobs = data.head.levels.flatMap((level, at) => level.blobs.map((blob) => ({ ...blob, level: at })));
   return html`<${Axis} data=${data} />
     <h3>Why the oldest data is still there</h3>
@@ -40,11 +42,13 @@ function Inside({ data }) {
       ["offsets", `${count(data.start_offset)} to ${count(data.end_offset)}`],
       ["size", bytes(data.size_bytes)],
       ["writes", writes.are_taken ? html`<span class="good">taken</span>` : html`<span class="bad">${writes.reason}</span>`],
+      ...(transactions.oldest_open ? [["last stable offset", html`<span title="readers of committed records end here">${count(transactions.last_stable_offset)}: ${transactions.oldest_open}</span>`]] : []),
       ["leader epoch", count(data.leader_epoch)],
       ["tablet", html`<a href=${`#/tablets/${data.tablet}`}>${data.tablet}</a>`],
       ["written", `${count(written.records)} records in ${count(written.cycles)} cycles; ${count(written.amplification)} bytes stored for each byte`],
       ["read", `${bytes(read.bytes)} in ${count(read.reads)} reads, ${count(read.reads_from_store)} of them from the store`],
     ]} />
+    <${Cleaning} topic=${data.topic} partition=${data.partition} cleaning=${data.cleaning} writes=${mayChange} reload=${reload} />
     <h3>Groups that read it</h3>
     <${Table} rows=${data.consumers.consumers} empty="No group has committed an offset here." columns=${[
       ["group", (one) => html`<a href=${`#/groups/${name(one.group)}`}>${one.group}</a>`, "text"],
@@ -68,7 +72,7 @@ function Inside({ data }) {
     ]} />
     <h3>Producers remembered: ${count(data.producers.count)}</h3>
     <${Table} rows=${data.producers.producers} empty="None." columns=${[
-      ["id", (one) => count(one.id), "number"], ["epoch", (one) => one.epoch, "number"], ["last sequence", (one) => count(one.last_sequence), "number"],
+      ["id", (one) => count(one.id), "number"], ["epoch", (one) => one.epoch, "number"], ["last sequence", (one) => (one.last_sequence === null ? "" : count(one.last_sequence)), "number"],
       ["last offset", (one) => count(one.last_offset), "number"], ["last written", (one) => moment(one.last_written), "time"],
     ]} />`;
 }

@@ -1,6 +1,7 @@
 // One topic: partitions, messages, configs, and writing to it.
 import { html } from "/console/vendor/htm-preact.js";
 import { name, useDoor, useWrites } from "/console/doors.js";
+import { TopicCleaning } from "/console/pages/cleaning.js";
 import { Configs } from "/console/pages/configs.js";
 import { Fed } from "/console/pages/fed.js";
 import { Messages } from "/console/pages/messages.js";
@@ -31,13 +32,14 @@ function Partitions({ topic, writes }) {
       ["partition", (one) => html`<a href=${link(one.partition)}>${one.partition}</a>`, "number"],
       ["first offset", (one) => count(one.start_offset), "number", (one) => one.start_offset],
       ["end offset", (one) => count(one.end_offset), "number", (one) => one.end_offset],
-      ["records", (one) => count(one.end_offset - one.start_offset), "number", (one) => one.end_offset - one.start_offset],
+      ["offsets", (one) => count(one.end_offset - one.start_offset), "number", (one) => one.end_offset - one.start_offset],
       ["size", (one) => bytes(one.size_bytes), "number", (one) => one.size_bytes],
       ["leader epoch", (one) => count(one.leader_epoch), "number"],
       ["tablet", (one) => html`<a href=${`#/tablets/${one.tablet}`}>${one.tablet}</a>`, "number"],
       ["writes", (one) => (one.writes_refused_by ? html`<span class="bad">refused: ${one.writes_refused_by}</span>` : html`<span class="good">taken</span>`)],
       ["", (one) => html`<a href=${link(one.partition)}>inside</a>`],
     ]} />
+    <${TopicCleaning} topic=${topic.name} writes=${writes} />
     <${Fed} of="topic" named=${topic.name} />
     ${topic.next !== null && html`<p class="dim">The first ${topic.partitions.length} are shown.</p>`}
     ${writes && html`<h3>Delete</h3><${Change} label="Delete this topic" method="DELETE" danger confirm=${topic.name}

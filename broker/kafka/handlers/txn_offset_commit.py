@@ -1,0 +1,146 @@
+"""TxnOffsetCommit (key 28), versions 0 to 5.
+
+Behaviour: offsets of a group wait in the producer's transaction, durable before the answer; they count once it commits,
+unless the group commits others meanwhile. From version 3 a member commits in its generation, whatever the state of its
+group; a client that names no member may always. The group was added before (AddOffsetsToTxn), else INVALID_TXN_STATE,
+in version 4 TRANSACTION_ABORTABLE; from version 5 (KIP-890) it is added here. An unknown topic or partition, or
+metadata over offset.metadata.max.bytes, is refused for itself; the rest is taken. Of what is named twice the last is
+taken.
+Left out: member epochs of KIP-848; topics by id (version 6, which Kafka has not released).
+"""
+
+from collections.abc import Mapping
+
+from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, check_access
+from pqbroker.broker.kafka.apis.api import Api
+from pqbroker.broker.kafka.apis.context import Context
+from pqbroker.broker.kafka.apis.entries import each
+from pqbroker.broker.kafka.apis.transactional_requests import FENCED_AS_EPOCH, producers_of, with_codes
+from pqbroker.broker.services.topics.finding import find_topic
+from pqbroker.broker.services.transactional_producers.ending import as_committed
+from pqbroker.broker.services.transactional_producers.rules import Addition, Claim
+from pqbroker.pq.serving.offsets import TopicPartition
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from pqbroker.storage.tablets.coordinator_rows import PartitionId, PendingOffset
+
+ADDS_GROUPS_FROM_VERSION = 5
+_CODES = {**FENCED_AS_EPOCH, ErrorCode.POLICY_VIOLATION: ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
+"""Codes that clients expect here, for those of the coordinator."""
+_CODES_BEFORE_GROUPS = {**_CODES, ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+_CODES_WITH_ABORTABLE = {**_CODES_BEFORE_GROUPS, ErrorCode.INVALID_TXN_STATE: ErrorCode.TRANSACTION_ABORTABLE}
+_ABORTABLE_FROM_VERSION = 4
+
+
+async def serve(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    check_access(context, AclOperation.READ, AclResource(AclKind.GROUP, request.group_id))
+    producers = producers_of(context, request.transactional_id, AclOperation.WRITE)
+    if not request.transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
+    context.node.cell.current.coordinators.check_transactional_commit(
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id
+    )
+    commit = _PendingCommit(context, request.group_id)
+    for topic in request.topics:
+        await context.breathe()
+        await commit.take(topic)
+    offsets = commit.checked()
+    if offsets:
+        bumps = context.version >= ADDS_GROUPS_FROM_VERSION
+        addition = Addition(groups=frozenset({request.group_id}), offsets=offsets)
+        claim = Claim(request.producer_id, request.producer_epoch)
+        adding = producers.add_offsets(request.transactional_id, claim, addition, bumps_epochs=bumps)
+        await with_codes(_codes(context.version), adding)
+    return commit.response
+
+
+def refuse(
+    context: Context, request: TxnOffsetCommitRequest, code: ErrorCode, message: str
+) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=each(
+            request.topics,
+            lambda topic: TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=each(
+                    topic.partitions,
+                    lambda asked: TxnOffsetCommitResponsePartition(
+                        partition_index=asked.partition_index, error_code=code
+                    ),
+                ),
+            ),
+        )
+    )
+
+
+def _codes(version: int) -> Mapping[ErrorCode, ErrorCode]:
+    if version >= ADDS_GROUPS_FROM_VERSION:
+        return _CODES
+    return _CODES_WITH_ABORTABLE if version >= _ABORTABLE_FROM_VERSION else _CODES_BEFORE_GROUPS
+
+
+class _PendingCommit:
+    """One TxnOffsetCommit in work: its offsets, and an answer for each."""
+
+    def __init__(self, context: Context, group_id: str) -> None:
+        self._context = context
+        self._group_id = group_id
+        self._now_ms = context.node.clock()
+        self._pending: dict[TopicPartition, PendingOffset] = {}
+        self._slots: list[tuple[TopicPartition, TxnOffsetCommitResponsePartition]] = []
+        self.response = TxnOffsetCommitResponse()
+
+    async def take(self, topic: TxnOffsetCommitRequestTopic) -> None:
+        """Take a topic's offsets in."""
+        answer = TxnOffsetCommitResponseTopic(name=topic.name)
+        self.response.topics.append(answer)
+        try:
+            topic_id = find_topic(self._context, AclOperation.READ, topic.name).record.topic_id
+            code = ErrorCode.NONE
+        except KafkaError as refusal:
+            topic_id, code = b"", refusal.code
+        for asked in topic.partitions:
+            await self._context.breathe()
+            slot = TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
+            answer.partitions.append(slot)
+            if not code:
+                place = (topic.name, asked.partition_index)
+                self._slots.append((place, slot))
+                self._pending[place] = self._offset(PartitionId(topic_id, asked.partition_index), asked)
+
+    def checked(self) -> tuple[PendingOffset, ...]:
+        """Return the offsets that their partitions would take now; the others are answered. Nothing is stored there."""
+        offsets = self._context.node.cell.current.topics.offsets
+        changes = offsets.begin(self._group_id)
+        for place, pending in self._pending.items():
+            changes.add(place, as_committed(pending))
+        changes.give_up()
+        for place, slot in self._slots:
+            refusal = changes.outcomes.get(place)
+            if refusal is not None:
+                slot.error_code = refusal.code
+        taken = (item for item in self._pending.items() if item[0] not in changes.outcomes)
+        return tuple(self._behind_stored(*item) for item in taken)
+
+    def _offset(self, partition: PartitionId, asked: TxnOffsetCommitRequestPartition) -> PendingOffset:
+        return PendingOffset(
+            self._group_id, partition, asked.committed_offset, asked.committed_leader_epoch,
+            asked.committed_metadata or "", self._now_ms, self._context.peer.holder,
+        )  # fmt: skip
+
+    def _behind_stored(self, place: TopicPartition, pending: PendingOffset) -> PendingOffset:
+        """Give the offset a time later than the stored one: the one with the later time counts at the end."""
+        stored = self._context.node.cell.current.topics.offsets.at(self._group_id, place)
+        if stored is None or stored.commit_ms < pending.commit_ms:
+            return pending
+        return pending._replace(commit_ms=stored.commit_ms + 1)
+
+
+API = Api(request=TxnOffsetCommitRequest, response=TxnOffsetCommitResponse, serve=serve, refuse=refuse)

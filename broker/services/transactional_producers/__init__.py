@@ -1,0 +1,1 @@
+"""Kafka's transactions: the coordinator of transactional producers, on the coordinator tablets."""

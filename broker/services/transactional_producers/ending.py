@@ -1,0 +1,160 @@
+"""The end of a decided transaction: a marker in each partition that it wrote to, and the offsets that it committed.
+
+All markers and offsets of a try are asked for in one turn of the loop, so that those of one cell share a commit. A
+partition that does not run now gets its marker when it does; a topic that was deleted is left out. All of it may be
+written twice: a crash before the end is stored has it written again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from pqbroker.pq.log.consumers import ConsumerOffset
+from pqbroker.pq.serving.offsets import Outcomes, TopicPartition
+from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.pq.serving.topics import Topics
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.tablets.coordinator_rows import (
+    PartitionId,
+    PendingOffset,
+    TransactionalIdState,
+    TransactionalImage,
+)
+
+RETRY_FIRST_S: Final = 0.05
+RETRY_MOST_S: Final = 1.0
+_FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+"""Refusals of a partition that has met a later epoch of the producer, or of its coordinator: nothing of it is open."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Left:
+    """Everything of a transaction whose end is not durable yet."""
+
+    partitions: set[PartitionId]
+    offsets: dict[str, list[PendingOffset]] = field(default_factory=dict)
+    """Offsets by group."""
+    why: str = ""
+    """Cause that kept the last try from ending all of it."""
+
+
+async def write_end(topics: Topics, image: TransactionalImage, coordinator_epoch: int) -> None:
+    """Write a transaction's markers and offsets; return when all are durable."""
+    left = _Left(set(image.partitions))
+    for pending in image.offsets:
+        left.offsets.setdefault(pending.group_id, []).append(pending)
+    pause_s, is_reported = RETRY_FIRST_S, False
+    while True:
+        await _try(topics, image, coordinator_epoch, left)
+        if not left.partitions and not left.offsets:
+            return
+        if not is_reported:
+            log.warning("the end of the transaction of %r waits: %s", image.transactional_id, left.why)
+            is_reported = True
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, RETRY_MOST_S)
+
+
+async def _try(topics: Topics, image: TransactionalImage, coordinator_epoch: int, left: _Left) -> None:
+    """Ask for all that is left, in one turn of the loop but for groups that commit just now; wait for the outcomes."""
+    while busy := next(filter(topics.offsets.is_committing, left.offsets), None):
+        await topics.offsets.settled(busy)  # what was asked for before us must not land behind us
+    markers = {partition: _begin_marker(topics, image, coordinator_epoch, partition) for partition in left.partitions}
+    commits = {group_id: _begin_commit(topics, group_id, offsets) for group_id, offsets in left.offsets.items()}
+    for partition, marker in markers.items():
+        if await _is_written(partition, marker, left):
+            left.partitions.discard(partition)
+    for group_id, (places, commit) in commits.items():
+        refused = await _refused_offsets(commit, left)
+        kept = [pending for pending in left.offsets[group_id] if places.get(pending.partition) in refused]
+        if kept:
+            left.offsets[group_id] = kept
+        else:
+            del left.offsets[group_id]
+
+
+def find_server(topics: Topics, partition: PartitionId) -> PartitionServer | None:
+    """Return the partition; None: its topic was deleted."""
+    topic = topics.by_id(partition.topic_id)
+    if topic is None or partition.partition_index >= len(topic.partitions):
+        return None
+    return topic.partitions[partition.partition_index]
+
+
+def _begin_marker(
+    topics: Topics, image: TransactionalImage, coordinator_epoch: int, partition: PartitionId
+) -> Outcome[int] | None:
+    """Ask for the marker in one partition; None: the topic was deleted."""
+    server = find_server(topics, partition)
+    if server is None:
+        return None
+    is_commit = image.state is TransactionalIdState.PREPARE_COMMIT
+    try:
+        return server.end_transaction(image.producer_id, image.epoch, coordinator_epoch, is_commit=is_commit)
+    except KafkaError as refusal:
+        return Outcome.failed(refusal.with_traceback(None))
+
+
+async def _is_written(partition: PartitionId, marker: Outcome[int] | None, left: _Left) -> bool:
+    """Return True if nothing is left to write to the partition."""
+    if marker is None:
+        return True
+    try:
+        await marker
+    except KafkaError as refusal:
+        if refusal.code in _FENCED:
+            log.warning("partition %d has left this transaction behind: %s", partition.partition_index, refusal)
+            return True
+        left.why = f"partition {partition.partition_index}: {refusal}"
+        return False
+    except (CommitRefused, ShardLost) as lost:
+        left.why = f"partition {partition.partition_index}: {lost}"
+        return False
+    return True
+
+
+def _begin_commit(
+    topics: Topics, group_id: str, pending: Iterable[PendingOffset]
+) -> tuple[dict[PartitionId, TopicPartition], Awaitable[Outcomes] | KafkaError]:
+    """Ask for a group's offsets: those that no later commit has taken the place of."""
+    places: dict[PartitionId, TopicPartition] = {}
+    offsets: dict[TopicPartition, ConsumerOffset | None] = {}
+    try:
+        for each in pending:
+            topic = topics.by_id(each.partition.topic_id)
+            if topic is None:
+                continue
+            place = (topic.record.name, each.partition.partition_index)
+            stored = topics.offsets.at(group_id, place)
+            if stored is None or stored.commit_ms < each.commit_ms:
+                places[each.partition] = place
+                offsets[place] = as_committed(each)
+    except KafkaError as refusal:
+        return {each.partition: ("", -1) for each in pending}, refusal.with_traceback(None)
+    return places, topics.offsets.commit(group_id, offsets)
+
+
+def as_committed(pending: PendingOffset) -> ConsumerOffset:
+    """Return the offset as its group's partition stores it."""
+    return ConsumerOffset(
+        pending.offset, pending.leader_epoch, pending.metadata, pending.commit_ms, creator=pending.creator
+    )
+
+
+async def _refused_offsets(commit: Awaitable[Outcomes] | KafkaError, left: _Left) -> set[TopicPartition]:
+    """Return the partitions whose offsets are to be committed again."""
+    if isinstance(commit, KafkaError):
+        left.why = str(commit)
+        return {("", -1)}
+    refused = set[TopicPartition]()
+    for place, refusal in (await commit).items():
+        if refusal is not None and refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            left.why = f"offset in {place[0]} {place[1]}: {refusal}"
+            refused.add(place)
+    return refused
