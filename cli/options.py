@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from pqbroker.cli.kafka.cluster import Cluster
+from pqbroker.cli.kafka.isolation import ReadIsolation
 from pqbroker.cli.parsing import Argument, option
 from pqbroker.cli.refusals import CommandError, WrongInput
 
@@ -55,6 +56,15 @@ Http = Annotated[
     ),
 ]
 Json = Annotated[bool, option("--json", "-j", help="Print JSON, one object per line.")]
+IsolationOption = Annotated[
+    ReadIsolation,
+    option(
+        "--isolation",
+        metavar="LEVEL",
+        help="Isolation level: read_committed leaves out records of aborted Kafka transactions and ends before open "
+        "ones; read_uncommitted reads all records.",
+    ),
+]
 TopicName = Annotated[str, Argument(metavar="TOPIC", complete=complete_topics, help="Name of the topic.")]
 TopicNames = Annotated[
     list[str],

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
 
@@ -53,11 +53,19 @@ class BrokerRefusal(CommandError):
         self.code = code
 
 
+class NobodyAnswers(CommandError):
+    """No broker answers at an address over HTTP."""
+
+
 class Web:
     """A context manager; everything may raise CommandError."""
 
-    def __init__(self, address: str, timeout_s: float | None = None) -> None:
-        """`timeout_s`: how long an answer may take, where it is not the usual time."""
+    def __init__(
+        self, address: str, timeout_s: float | None = None, cures: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """`timeout_s`: how long an answer may take, where it is not the usual time; `cures`: of the command itself, by
+        the broker's code."""
+        self._cures = {**_CURES, **cures}
         self._address = parse_host("--http", address, HTTP_PORT)
         self._timeout_s = timeout_s or TIMEOUT_S
         self._connection = HTTPConnection(self._address.host, self._address.port, timeout=self._timeout_s)
@@ -177,11 +185,11 @@ class Web:
         if not isinstance(error, dict) or not {"message", "cure"} <= error.keys():
             raise self._foreign(f"{response.status} {response.reason}")
         code = str(error.get("code"))
-        raise BrokerRefusal(with_cure(error["message"], _CURES.get(code) or error["cure"]), code)
+        raise BrokerRefusal(with_cure(error["message"], self._cures.get(code) or error["cure"]), code)
 
-    def _nobody(self, why: str) -> CommandError:
+    def _nobody(self, why: str) -> NobodyAnswers:
         at = "" if str(self._address) == DEFAULT_HTTP else f" --http {self._address}"
-        return CommandError(
+        return NobodyAnswers(
             f"no broker answers at {self._address} over HTTP ({why}); start one with `pqbroker serve{at}`, "
             "or name another with --http HOST:PORT or in PQBROKER_HTTP"
         )

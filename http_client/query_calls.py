@@ -13,12 +13,14 @@ Row = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class QueryCalls:
     """One query. It only reads: a lost connection is no reason to give up. Sorted tables are read at `timestamp`, or at
-    the start of `transaction`; without either as they are."""
+    the start of `transaction`; without either as they are. `isolation`: as Kafka's; None: committed records are read.
+    """
 
     text: str
     timeout_ms: int | None
     timestamp: int | None = None
     transaction: str | None = None
+    isolation: str | None = None
 
     def rows(self) -> Steps[list[Row]]:
         """Return the rows as the format `json` of POST /v1/sql has them."""
@@ -38,7 +40,10 @@ class QueryCalls:
         return read((yield from ask(self._request({"explain": True}))))
 
     def _request(self, more: dict[str, Any]) -> Request:
-        given = {"timeout_ms": self.timeout_ms, "timestamp": self.timestamp, "transaction": self.transaction}
+        given = {
+            "timeout_ms": self.timeout_ms, "timestamp": self.timestamp, "transaction": self.transaction,
+            "isolation": self.isolation,
+        }  # fmt: skip
         set_ = {name: value for name, value in given.items() if value is not None}
         body = json.dumps({"query": self.text, **set_, **more}).encode()
         return Request("POST", "/v1/sql", body, is_repeatable=True)

@@ -5,11 +5,12 @@ from typing import Annotated, NamedTuple
 
 from pqbroker.cli.command import Family, declare
 from pqbroker.cli.kafka.cluster import Cluster, Topic, check_led, leaderless, tell_unmounted
+from pqbroker.cli.kafka.isolation import ReadIsolation
 from pqbroker.cli.kafka.link import DEFAULT_KAFKA
 from pqbroker.cli.kafka.positions import Position, choose_partitions, parse_position, resolve
 from pqbroker.cli.kafka.topics import matching
 from pqbroker.cli.notices import tell
-from pqbroker.cli.options import INT32_MAX, Broker, Json, complete_groups, complete_topics
+from pqbroker.cli.options import INT32_MAX, Broker, IsolationOption, Json, complete_groups, complete_topics
 from pqbroker.cli.parsing import Argument, option
 from pqbroker.cli.records.filters import Filter, grep, where
 from pqbroker.cli.records.formats import parse_form
@@ -94,6 +95,7 @@ def consume(
     form: FormatOption = "value",
     pattern: Grep = None,
     condition: Where = None,
+    isolation: IsolationOption = ReadIsolation.COMMITTED,
     broker: Broker = DEFAULT_KAFKA,
     json: Json = False,
 ) -> None:
@@ -108,7 +110,7 @@ def consume(
     filters += [where(each) for each in condition or []]
     wanted = PrintOptions(parse_form("json" if json else form), filters, limit, last)
     stop = None if until is None else parse_position("--until", until)
-    span = _ReadRange(parse_position("--from", start), stop, last)
+    span = _ReadRange(parse_position("--from", start), stop, last, isolation)
     from pqbroker.cli.records.consuming import Reading, read_group, read_partitions
 
     with Cluster(broker) as cluster:
@@ -122,7 +124,7 @@ def consume(
             chosen = _led(each, choose_partitions(each, partition or []), is_named=each.name in topic)
             for index, (begin, end) in _bounds(cluster, each, chosen, span).items():
                 starts[each.name, index], ends[each.name, index] = begin, end
-        reading = Reading(cluster.brokers, [each.name for each in topics], ends, follow, wanted)
+        reading = Reading(cluster.brokers, [each.name for each in topics], ends, follow, wanted, isolation)
     if group is None:
         read_partitions(reading, starts)
     else:
@@ -145,6 +147,7 @@ class _ReadRange(NamedTuple):
     first: Position
     until: Position | None
     last: int | None
+    isolation: ReadIsolation
 
 
 def _check_together(given: Mapping[str, object], start: str, group: str | None) -> None:
@@ -164,15 +167,15 @@ def _check_together(given: Mapping[str, object], start: str, group: str | None) 
 
 def _bounds(cluster: Cluster, topic: Topic, partitions: list[int], span: _ReadRange) -> dict[int, tuple[int, int]]:
     """Return by partition the first offset to read and the first one not to read."""
-    spans = cluster.spans(topic, partitions)
+    spans = cluster.spans(topic, partitions, span.isolation)
     ends = {index: each.end for index, each in spans.items()}
     if span.until is not None and span.until.offset is not None:
         ends = {index: min(end, span.until.offset) for index, end in ends.items()}
     elif span.until is not None:
-        ends = resolve(cluster, topic, partitions, span.until)
+        ends = resolve(cluster, topic, partitions, span.until, span.isolation)
     if span.last is not None:
         return {index: (max(each.start, ends[index] - span.last), ends[index]) for index, each in spans.items()}
-    starts = resolve(cluster, topic, partitions, span.first)
+    starts = resolve(cluster, topic, partitions, span.first, span.isolation)
     return {index: (starts[index], ends[index]) for index in spans}
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pqbroker.cli.command import Family, declare
-from pqbroker.cli.options import INT32_MAX, Http, InTransaction, Json, read_at
+from pqbroker.cli.kafka.isolation import ReadIsolation
+from pqbroker.cli.options import INT32_MAX, Http, InTransaction, IsolationOption, Json, read_at
 from pqbroker.cli.output import say, show_bytes, show_table, write
 from pqbroker.cli.parsing import Argument, option
 from pqbroker.cli.refusals import CommandError, WrongInput, with_cure
@@ -41,6 +42,7 @@ def sql(
                help="Read sorted tables as they were at this timestamp, as writes and --explain print it."),
     ] = None,
     transaction: InTransaction = None,
+    isolation: IsolationOption = ReadIsolation.COMMITTED,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
@@ -57,7 +59,7 @@ def sql(
     body: dict[str, object] = {"query": query, "explain": explain}
     if timeout is not None:
         body["timeout_ms"] = 1000 * timeout
-    body |= read_at(at, transaction)
+    body |= read_at(at, transaction) | _seen(isolation)
     with Web(http, _TIMEOUT_S) as web:
         if explain:
             _explain(web, body)
@@ -71,6 +73,11 @@ def sql(
                 write(line)
         else:
             _show(web, body)
+
+
+def _seen(isolation: ReadIsolation) -> dict[str, object]:
+    """Return what the question says of its isolation; brokers of earlier releases know no word for the usual one."""
+    return {} if isolation is ReadIsolation.COMMITTED else {"isolation": str(isolation)}
 
 
 def _explain(web: Web, body: dict[str, object]) -> None:

@@ -3,7 +3,7 @@
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, NamedTuple
 
@@ -15,9 +15,13 @@ from pqbroker.cli.kafka.link import DEFAULT_KAFKA, NoBroker
 from pqbroker.cli.options import Broker, Json
 from pqbroker.cli.output import has_colour, show_bytes, show_json, table_lines, write
 from pqbroker.cli.parsing import option
+from pqbroker.cli.web import NobodyAnswers, Web
 
 GROUPS_MAX = 50
 """Groups whose offsets are asked for: each is a request."""
+PASSES_MAX = 6
+"""Passes over compacted topics that a terminal shows."""
+PASS_COLUMNS = ("cleaned", "partition", "reason", "seconds", "read", "written", "read/s")
 TOPIC_COLUMNS = ("topic", "partitions", "records", "size", "records/s", "bytes/s")
 GROUP_COLUMNS = ("group", "state", "members", "lag", "read/s")
 """Headings for people; programs get the names of the rows' fields."""
@@ -65,6 +69,18 @@ class GroupRow(NamedTuple):
     read_per_s: float | None
 
 
+class PassRow(NamedTuple):
+    """One pass of the cleaner over a compacted topic, under way."""
+
+    topic: str
+    partition: int
+    reason: str
+    begun_ms: int
+    bytes_read: int
+    bytes_written: int
+    bytes_read_per_s: int
+
+
 @declare(app, "top", "pqbroker top --interval 5")
 def top(
     interval: Annotated[
@@ -72,6 +88,10 @@ def top(
     ] = 2.0,
     count: Annotated[
         int | None, option("--count", "-n", metavar="COUNT", least=1, help="Looks; without it: until Ctrl-C.")
+    ] = None,
+    http: Annotated[
+        str | None,
+        option("--http", metavar="HOST:PORT", help="HTTP address of a pqbroker: show passes of its cleaner."),
     ] = None,
     broker: Broker = DEFAULT_KAFKA,
     json: Json = False,
@@ -87,18 +107,20 @@ def top(
         try:
             while count is None or number < count:
                 time.sleep(interval if number or count is None else min(interval, 1.0))
-                before = _show_next(broker, before, is_screen=is_screen, is_json=json)
+                before = _show_next((broker, http), before, is_screen=is_screen, is_json=json)
                 number += 1
         except KeyboardInterrupt:
             return
 
 
-def _show_next(broker: str, before: Look, *, is_screen: bool, is_json: bool) -> Look:
+def _show_next(addresses: tuple[str, str | None], before: Look, *, is_screen: bool, is_json: bool) -> Look:
     """Look again and show it; while the broker is gone, say so and keep the look before."""
+    broker, http = addresses
     try:
         with Cluster(broker) as cluster:
             now = look(cluster)
-    except NoBroker as error:
+        passes = None if http is None else read_passes(http)
+    except (NoBroker, NobodyAnswers) as error:
         if not is_screen:
             raise
         _draw([str(error), "looking again until it is back; Ctrl-C ends it"])
@@ -109,11 +131,12 @@ def _show_next(broker: str, before: Look, *, is_screen: bool, is_json: bool) -> 
             {
                 "topics": [row._asdict() for row in topics],
                 "groups": [row._asdict() for row in groups],
+                **({} if passes is None else {"passes": [row._asdict() for row in passes]}),
             }
         )
         return now
     size = shutil.get_terminal_size()
-    lines = screen(topics, groups, size.columns if is_screen else None, size.lines if is_screen else None)
+    lines = screen(topics, groups, size.columns if is_screen else None, size.lines if is_screen else None, passes or ())
     if is_screen:
         _draw([f"pqbroker top - {broker} - {time.strftime('%H:%M:%S')}", *lines])
     else:
@@ -132,6 +155,13 @@ def look(cluster: Cluster) -> Look:
         except OffsetsUnknown as unknown:
             groups[name] = GroupFigures(unknown.group.state, len(unknown.group.members), None)
     return Look(time.monotonic(), read_spans(cluster, topics), read_sizes(cluster), groups)
+
+
+def read_passes(http: str) -> list[PassRow]:
+    """Ask for the passes that go over compacted topics now; CommandError."""
+    with Web(http) as web:
+        found = web.get("/v1/cleaner", "running")["running"]
+    return [PassRow(*(one[name] for name in PassRow._fields)) for one in found]
 
 
 def topic_rows(before: Look, now: Look) -> list[TopicRow]:
@@ -164,19 +194,31 @@ def group_rows(before: Look, now: Look) -> list[GroupRow]:
     return sorted(rows, key=lambda row: (row.lag is None, -(row.lag or 0), row.group))
 
 
-def screen(topics: list[TopicRow], groups: list[GroupRow], width: int | None, height: int | None) -> list[str]:
-    """Return both tables, cut to a terminal: half of its lines for each, more where the other needs less."""
+def screen(
+    topics: list[TopicRow], groups: list[GroupRow], width: int | None, height: int | None,
+    passes: Sequence[PassRow] = (),
+) -> list[str]:  # fmt: skip
+    """Return both tables, cut to a terminal: half of its lines for each, more where the other needs less. Passes come
+    last, if there are any."""
     shown = [(*row[:3], show_bytes(row.size), row.records_per_s, f"{show_bytes(row.bytes_per_s)}/s") for row in topics]
     coloured = width is not None and has_colour()
     tables = [
         table_lines(TOPIC_COLUMNS, shown, width, coloured=coloured) if topics else ["no topics"],
         table_lines(GROUP_COLUMNS, groups, width, coloured=coloured) if groups else ["no groups"],
     ]
+    last = ["", *table_lines(PASS_COLUMNS, map(_pass_row, passes), width, coloured=coloured)] if passes else []
     if height is not None:
-        room = max(height - 3, 8)
+        last = last[: PASSES_MAX + 2]
+        room = max(height - 3 - len(last), 8)
         first = min(len(tables[0]), max(room // 2, room - len(tables[1])))
         tables = [tables[0][:first], tables[1][: room - first]]
-    return [*tables[0], "", *tables[1]]
+    return [*tables[0], "", *tables[1], *last]
+
+
+def _pass_row(one: PassRow) -> tuple[object, ...]:
+    read, written = show_bytes(one.bytes_read), show_bytes(one.bytes_written)
+    seconds = max(0, round(time.time() - one.begun_ms / 1000))
+    return one.topic, one.partition, one.reason, seconds, read, written, f"{show_bytes(one.bytes_read_per_s)}/s"
 
 
 def _end(before: Look, partition: TopicPartition, now: Look) -> int:

@@ -14,6 +14,9 @@ from pqbroker.cli.web import DEFAULT_HTTP, Web
 WAIT_LOOK_S = 0.2
 BUSY = frozenset(("cleaning", "due"))
 """States of a partition that a pass goes over, or will at one of the next looks."""
+_CURES = {
+    "INVALID_REQUEST": "`pqbroker topic configs` shows and sets the policy, `pqbroker cluster settings` the cleaner.",
+}
 
 
 def add_clean(app: Family) -> None:
@@ -37,7 +40,7 @@ def clean(
     when enough was written (min.cleanable.dirty.ratio)."""
     path = f"/v1/topics/{quote(topic, safe='')}"
     body: dict[str, Any] = {"dry_run": dry_run, **({} if partition is None else {"partitions": partition})}
-    with Web(http) as web:
+    with Web(http, cures=_CURES) as web:
         asked = web.post(f"{path}/clean", body, "partitions")["partitions"]
         begun = [one["partition"] for one in asked if one["is_cleaned"] and not dry_run]
         done = _wait(web, path, begun) if wait else []

@@ -8,9 +8,10 @@ from typing import Annotated
 
 from pqbroker.cli.command import Family, declare
 from pqbroker.cli.kafka.cluster import Cluster, Topic
+from pqbroker.cli.kafka.isolation import ReadIsolation
 from pqbroker.cli.kafka.link import DEFAULT_KAFKA
 from pqbroker.cli.kafka.positions import choose_partitions, parse_position, resolve
-from pqbroker.cli.options import Broker, Json, TopicName
+from pqbroker.cli.options import Broker, IsolationOption, Json, TopicName
 from pqbroker.cli.output import say, show_bytes, show_json
 from pqbroker.cli.parsing import Argument, option
 from pqbroker.cli.progress import Progress
@@ -35,6 +36,7 @@ def export(
         list[int] | None,
         option("--partition", "-p", least=0, metavar="NUMBER", help="Partition; repeatable; without it: all."),
     ] = None,
+    isolation: IsolationOption = ReadIsolation.COMMITTED,
     broker: Broker = DEFAULT_KAFKA,
     json: Json = False,
 ) -> None:
@@ -47,9 +49,9 @@ def export(
     with Cluster(broker) as cluster:
         found = cluster.topic(topic)
         chosen = choose_partitions(found, partition or [])
-        starts, ends = resolve(cluster, found, chosen, first), resolve(cluster, found, chosen, last)
+        starts, ends = (resolve(cluster, found, chosen, each, isolation) for each in (first, last))
         with _whole(file) as draft:
-            count = _export(cluster, found, starts, ends, draft)
+            count = _export(cluster, found, starts, ends, draft, isolation)
     size = file.stat().st_size
     if json:
         show_json({"topic": topic, "file": str(file), "records": count, "bytes": size})
@@ -72,7 +74,9 @@ def _whole(file: Path) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
 
 
-def _export(cluster: Cluster, topic: Topic, starts: Offsets, ends: Offsets, draft: Path) -> int:
+def _export(
+    cluster: Cluster, topic: Topic, starts: Offsets, ends: Offsets, draft: Path, isolation: ReadIsolation
+) -> int:
     from pqbroker.cli.records.columns import read_columns
     from pqbroker.cli.records.exporting import writer_for
 
@@ -81,7 +85,7 @@ def _export(cluster: Cluster, topic: Topic, starts: Offsets, ends: Offsets, draf
     total = sum(ends[each] - starts[each] for each in starts)
     with contextlib.closing(writer), Progress("records exported", total) as shown:
         for index in starts:
-            for columns in read_columns(cluster, topic, index, starts[index], ends[index]):
+            for columns in read_columns(cluster, topic, index, starts[index], ends[index], isolation):
                 writer.add(index, columns)
                 count += len(columns.offsets)
                 shown.reach(count)

@@ -1,4 +1,4 @@
-"""`pqbroker transaction`: transactions over tables of a pqbroker, over its HTTP address."""
+"""`pqbroker transaction`: transactions over tables, and with --kafka those of Kafka producers, over HTTP."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,22 +13,35 @@ from pqbroker.cli.parsing import Argument, option
 from pqbroker.cli.refusals import WrongInput
 from pqbroker.cli.web import DEFAULT_HTTP, Web
 
-app = Family("List, show and abort the transactions over tables of a pqbroker.")
+app = Family("List, show and abort the transactions of a pqbroker: over tables, and those of Kafka producers.")
 
 _ALL = "/v1/transactions"
+_IDS = "/v1/transactional-ids"
 _NAME = "11f0c1a52d3b4e6f8a9b0c1d2e3f4a5b"
-_TIMES = ("started", "expires", "since", "resolved")
+_TIMES = ("started", "expires", "since", "resolved", "changed")
 
 TransactionName = Annotated[
     str, Argument(metavar="TRANSACTION", help="Name of the transaction: 32 digits that `transaction list` prints.")
 ]
+AnyTransactionName = Annotated[
+    str,
+    Argument(
+        metavar="TRANSACTION",
+        help="Name of the transaction: 32 digits that `transaction list` prints; with --kafka a transactional id.",
+    ),
+]
+Kafka = Annotated[bool, option("--kafka", help="Transactions of Kafka producers, by their transactional ids.")]
 
 
 @declare(app, "list", "pqbroker transaction list --state open")
 def list_transactions(
     state: Annotated[
         str | None,
-        option("--state", metavar="STATE", help="State of those to list: open, committing, committed or aborted."),
+        option(
+            "--state", metavar="STATE",
+            help="State of those to list: open, committing, committed or aborted; with --kafka as Kafka names them, "
+            "such as Ongoing.",
+        ),
     ] = None,
     unfinished: Annotated[
         bool,
@@ -37,12 +50,19 @@ def list_transactions(
     resolved: Annotated[
         bool, option("--resolved", help="List those in doubt that operators have resolved, until the home agrees.")
     ] = False,
+    kafka: Kafka = False,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """List the transactions over tables, the oldest first: those that are open, and those that ended minutes ago."""
+    """List the transactions over tables, the oldest first: those that are open, and those that ended minutes ago. With
+    --kafka list the transactional ids of Kafka producers instead."""
     if (state is not None) + unfinished + resolved > 1:
         raise WrongInput("--state, --unfinished and --resolved exclude each other; give one of them")
+    if kafka and (unfinished or resolved):
+        raise WrongInput("--unfinished and --resolved are for transactions over tables; leave out --kafka")
+    if kafka:
+        _list_ids(state, http, json)
+        return
     if unfinished or resolved:
         _list_in_doubt("unfinished" if unfinished else "resolved", http, json)
         return
@@ -60,10 +80,13 @@ def list_transactions(
 
 
 @declare(app, "describe", f"pqbroker transaction describe {_NAME}")
-def describe_transaction(transaction: TransactionName, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
-    """Show a transaction: its state, whose it is, the timestamps that it reads at and has committed at, its cause."""
+def describe_transaction(
+    transaction: AnyTransactionName, kafka: Kafka = False, http: Http = DEFAULT_HTTP, json: Json = False
+) -> None:
+    """Show a transaction: its state, whose it is, the timestamps that it reads at and has committed at, its cause. With
+    --kafka its producer, partitions, groups and offsets."""
     with Web(http) as web:
-        found = web.get(_path(transaction), "state")
+        found = web.get(_path(transaction, kafka=kafka), "state")
     if json:
         show_json(found)
     else:
@@ -72,17 +95,22 @@ def describe_transaction(transaction: TransactionName, http: Http = DEFAULT_HTTP
 
 @declare(app, "abort", f"pqbroker transaction abort {_NAME} --yes")
 def abort_transaction(
-    transaction: TransactionName,
+    transaction: AnyTransactionName,
     force: Annotated[bool, option("--force", help="Abort it even if it is another user's; for operators.")] = False,
+    kafka: Kafka = False,
     yes: Yes = False,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Abort an open transaction: nothing of it is written, and its client learns it with its next request."""
+    """Abort an open transaction: nothing of it is written, and its client learns it with its next request. With --kafka
+    it is aborted in all its partitions, and its producer is fenced."""
     confirm(f"abort transaction {transaction}?", yes)
-    path = _path(transaction)
+    path = f"{_path(transaction, kafka=kafka)}/abort"
     with Web(http) as web:
-        web.command(f"{path}/abort", {"force": True} if force else {})
+        if kafka:
+            web.post(path, {}, "state")
+        else:
+            web.command(path, {"force": True} if force else {})
     if json:
         show_json({"transaction": transaction, "aborted": True})
     else:
@@ -166,8 +194,23 @@ def _place(place: Mapping[str, Any]) -> str:
     return f"{place['table']} {place['tablet_index']}, cell {place['cell']}"
 
 
-def _path(transaction: str) -> str:
-    return f"{_ALL}/{quote(transaction, safe='')}"
+def _list_ids(state: str | None, http: str, json: bool) -> None:
+    query: dict[str, object] = {} if state is None else {"state": state}
+    with Web(http) as web:
+        found = list(web.items(_IDS, "transactional_ids", "after", **query))
+    if json:
+        for one in found:
+            show_json(one)
+    elif found:
+        names = ("name", "state", "producer_id", "producer_epoch", "started", "timeout_ms", "partition_count")
+        rows = ([_shown(name, one[name]) for name in names] for one in found)
+        show_table([name.replace("_", " ") for name in names], rows)
+    else:
+        say("there is no transactional id" if state is None else f"no transactional id is {state}")
+
+
+def _path(transaction: str, *, kafka: bool = False) -> str:
+    return f"{_IDS if kafka else _ALL}/{quote(transaction, safe='')}"
 
 
 def _shown(name: str, value: Any) -> object:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
+from pqbroker.cli.kafka.isolation import ReadIsolation
 from pqbroker.cli.kafka.link import ANSWER_TIMEOUT_S, ANY_VERSION, CONNECT_TIMEOUT_S, Link, NoBroker, parse_brokers
 from pqbroker.cli.notices import announce_wait
 from pqbroker.cli.refusals import CommandError, check, near
@@ -29,6 +30,7 @@ from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequest
 from pqbroker.protocol.positions import EARLIEST, LATEST
 
 T = TypeVar("T")
+UNCOMMITTED = ReadIsolation.UNCOMMITTED
 
 TopicPartition = tuple[str, int]
 """A topic's name and the index of one of its partitions."""
@@ -199,26 +201,32 @@ class Cluster:
         """Return when a topic that is being deleted is not known any more."""
         settled(lambda: self._metadata([name])[name], lambda found: found == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def offsets(self, topic: Topic, timestamps: Mapping[int, int]) -> dict[int, int]:
+    def offsets(
+        self, topic: Topic, timestamps: Mapping[int, int], isolation: ReadIsolation = UNCOMMITTED
+    ) -> dict[int, int]:
         """Return by partition the first offset at or after a time in ms, or the end that EARLIEST and LATEST name.
 
-        -1 when no record is that late.
+        -1 when no record that a reader of `isolation` sees is that late.
         """
         check_led(topic, timestamps)
         found: dict[int, int] = {}
         for leader, partitions in self.by_leader(topic, timestamps).items():
             asked = [ListOffsetsPartition(partition_index=index, timestamp=timestamps[index]) for index in partitions]
-            request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic.name, partitions=asked)])
+            topics = [ListOffsetsTopic(name=topic.name, partitions=asked)]
+            request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation.level, topics=topics)
             for each in self._settled_offsets(request, leader):
                 check(each.error_code, f"cannot look up offsets of {topic.name}-{each.partition_index}")
                 found[each.partition_index] = each.offset
         return found
 
-    def spans(self, topic: Topic, partitions: Iterable[int] | None = None) -> dict[int, OffsetRange]:
-        """Return the span of each partition, from the first record on; of all partitions unless some are named."""
+    def spans(
+        self, topic: Topic, partitions: Iterable[int] | None = None, isolation: ReadIsolation = UNCOMMITTED
+    ) -> dict[int, OffsetRange]:
+        """Return the span of each partition, from the first record on, as far as a reader of `isolation` sees; of all
+        partitions unless some are named."""
         chosen = list(topic.partitions if partitions is None else partitions)
-        starts = self.offsets(topic, dict.fromkeys(chosen, EARLIEST))
-        ends = self.offsets(topic, dict.fromkeys(chosen, LATEST))
+        starts = self.offsets(topic, dict.fromkeys(chosen, EARLIEST), isolation)
+        ends = self.offsets(topic, dict.fromkeys(chosen, LATEST), isolation)
         return {index: OffsetRange(starts[index], ends[index]) for index in chosen}
 
     def unserved(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ErrorCode]:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator
 
 from pqbroker.cli.kafka.cluster import Cluster, Topic, TopicPartition
+from pqbroker.cli.kafka.isolation import AbortedFilter, ReadIsolation
 from pqbroker.cli.refusals import CommandError, check
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -50,31 +51,33 @@ def _sizes(answer: DescribeLogDirsResponse) -> Iterator[tuple[TopicPartition, in
 
 def read_headers(cluster: Cluster, topic: Topic, partition: int, start: int, end: int) -> Iterator[BatchHeader]:
     """Headers of the batches from an offset on, as far as an end; the records are fetched with them."""
-    return (header for header, _ in read_batches(cluster, topic, partition, start, end))
+    return (header for header, _ in read_batches(cluster, topic, partition, start, end, ReadIsolation.UNCOMMITTED))
 
 
 def read_batches(
-    cluster: Cluster, topic: Topic, partition: int, start: int, end: int
+    cluster: Cluster, topic: Topic, partition: int, start: int, end: int, isolation: ReadIsolation
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches with records from an offset on, as far as an end, each with its header."""
+    """The batches with records that a reader of `isolation` sees, from an offset on, as far as an end, each with its
+    header."""
     offset = start
     while offset < end:
         before = offset
-        for header, batch in _fetch_batches(cluster, topic, partition, offset):
+        for header, batch, is_seen in _fetch_batches(cluster, topic, partition, offset, isolation):
             if offset >= end:
                 return
-            yield header, batch
+            if is_seen:
+                yield header, batch
             offset = header.last_offset + 1
         if offset == before:
             return
 
 
 def _fetch_batches(
-    cluster: Cluster, topic: Topic, partition: int, offset: int
-) -> Iterator[tuple[BatchHeader, memoryview]]:
+    cluster: Cluster, topic: Topic, partition: int, offset: int, isolation: ReadIsolation
+) -> Iterator[tuple[BatchHeader, memoryview, bool]]:
     asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
     request = FetchRequest(
-        max_wait_ms=0, min_bytes=0, max_bytes=FETCH_BYTES, isolation_level=0, session_id=0,
+        max_wait_ms=0, min_bytes=0, max_bytes=FETCH_BYTES, isolation_level=isolation.level, session_id=0,
         topics=[FetchTopic(topic=topic.name, topic_id=bytes(16), partitions=[asked])],
         forgotten_topics_data=[], rack_id="",
     )  # fmt: skip
@@ -85,6 +88,7 @@ def _fetch_batches(
     run = found.records
     if not isinstance(run, memoryview):
         return
+    aborted = AbortedFilter(found.aborted_transactions)
     position = 0
     while position + BATCH_HEADER_BYTES <= len(run):
         try:
@@ -93,7 +97,8 @@ def _fetch_batches(
             raise CommandError(f"cannot read {topic.name}-{partition}: {error}") from None
         if header.size_bytes < BATCH_HEADER_BYTES or position + header.size_bytes > len(run):
             return
-        yield header, run[position : position + header.size_bytes]
+        batch = run[position : position + header.size_bytes]
+        yield header, batch, not aborted.is_aborted(header, batch)
         position += header.size_bytes
 
 

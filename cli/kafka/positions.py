@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable
 
 from pqbroker.cli.kafka.cluster import Cluster, Topic
+from pqbroker.cli.kafka.isolation import ReadIsolation
 from pqbroker.cli.refusals import CommandError, WrongInput
 from pqbroker.protocol import positions
 from pqbroker.protocol.positions import Position as Position
@@ -18,14 +19,21 @@ def parse_position(option: str, text: str) -> Position:
         raise WrongInput(f"{option} {error}") from None
 
 
-def resolve(cluster: Cluster, topic: Topic, partitions: Iterable[int], position: Position) -> dict[int, int]:
-    """The offset in each partition, never outside what it holds; a time that no record reaches is the end.
+def resolve(
+    cluster: Cluster,
+    topic: Topic,
+    partitions: Iterable[int],
+    position: Position,
+    isolation: ReadIsolation = ReadIsolation.UNCOMMITTED,
+) -> dict[int, int]:
+    """The offset in each partition, never outside what a reader of `isolation` sees; a time that no record reaches is
+    the end.
 
     CommandError for an offset that lies in none of them.
     """
-    spans = cluster.spans(topic, partitions)
+    spans = cluster.spans(topic, partitions, isolation)
     if position.offset is None:
-        found = cluster.offsets(topic, dict.fromkeys(spans, position.timestamp))
+        found = cluster.offsets(topic, dict.fromkeys(spans, position.timestamp), isolation)
         return {index: span.end if found[index] < 0 else found[index] for index, span in spans.items()}
     offset = position.offset
     if spans and not any(span.start <= offset <= span.end for span in spans.values()):

@@ -7,6 +7,7 @@ from crc32c import crc32c
 
 from pqbroker.cli.kafka.cluster import Cluster, Topic
 from pqbroker.cli.kafka.figures import read_batches
+from pqbroker.cli.kafka.isolation import ReadIsolation
 from pqbroker.cli.refusals import CommandError
 from pqbroker.protocol.compression import decompress
 from pqbroker.protocol.errors import KafkaError, ProtocolError
@@ -26,9 +27,12 @@ class Columns(NamedTuple):
     headers: list[Headers]
 
 
-def read_columns(cluster: Cluster, topic: Topic, partition: int, start: int, end: int) -> Iterator[Columns]:
-    """The records with start <= offset < end, batch by batch. CommandError for damaged ones, which it names."""
-    for header, batch in read_batches(cluster, topic, partition, start, end):
+def read_columns(
+    cluster: Cluster, topic: Topic, partition: int, start: int, end: int, isolation: ReadIsolation
+) -> Iterator[Columns]:
+    """The records with start <= offset < end that a reader of `isolation` sees, batch by batch. CommandError for
+    damaged ones, which it names."""
+    for header, batch in read_batches(cluster, topic, partition, start, end, isolation):
         if header.is_control:
             continue
         place = f"the batch at offset {header.base_offset} of {topic.name}-{partition}"

@@ -11,6 +11,7 @@ from aiokafka import TopicPartition as AioPartition
 from aiokafka.errors import KafkaError
 
 from pqbroker.cli.kafka.cluster import TopicPartition
+from pqbroker.cli.kafka.isolation import ReadIsolation
 from pqbroker.cli.kafka.unserved import Unserved
 from pqbroker.cli.kafka.watch import GONE_TIMEOUT_S, Watch
 from pqbroker.cli.output import write
@@ -36,6 +37,7 @@ class Reading(NamedTuple):
     ends: Mapping[TopicPartition, int]
     follow: bool
     wanted: PrintOptions
+    isolation: ReadIsolation
 
 
 def read_partitions(reading: Reading, starts: Mapping[TopicPartition, int]) -> None:
@@ -110,6 +112,7 @@ async def _consumer(reading: Reading, group: str | None, start: str) -> AsyncIte
         group_id=group,
         enable_auto_commit=False,
         auto_offset_reset=start,
+        isolation_level=str(reading.isolation),
     )
     try:
         try:

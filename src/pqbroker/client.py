@@ -74,9 +74,17 @@ class Client:
         """All tables by name."""
         return self._transport.perform(list_tables())
 
-    def sql(self, query: str, *, timeout_ms: int | None = None, timestamp: int | None = None) -> "Query":
-        """A SELECT over topics and tables; each of its methods runs it. `timestamp`: sorted tables are read at it."""
-        return Query(self._transport, QueryCalls(query, timeout_ms, timestamp))
+    def sql(
+        self,
+        query: str,
+        *,
+        timeout_ms: int | None = None,
+        timestamp: int | None = None,
+        isolation: str | None = None,
+    ) -> "Query":
+        """A SELECT over topics and tables; each of its methods runs it. `timestamp`: sorted tables are read at it.
+        `isolation`: read_committed, the usual one, or read_uncommitted: the records of topics that are read."""
+        return Query(self._transport, QueryCalls(query, timeout_ms, timestamp, isolation=isolation))
 
     def transaction(self, *, timeout_ms: int | None = None) -> "Transaction":
         """Return a transaction over tables, which begins with its `with` block and is committed at the block's end.
@@ -388,8 +396,15 @@ class AsyncClient:
     async def tables(self) -> list[TableSummary]:
         return await self._transport.perform(list_tables())
 
-    def sql(self, query: str, *, timeout_ms: int | None = None, timestamp: int | None = None) -> "AsyncQuery":
-        return AsyncQuery(self._transport, QueryCalls(query, timeout_ms, timestamp))
+    def sql(
+        self,
+        query: str,
+        *,
+        timeout_ms: int | None = None,
+        timestamp: int | None = None,
+        isolation: str | None = None,
+    ) -> "AsyncQuery":
+        return AsyncQuery(self._transport, QueryCalls(query, timeout_ms, timestamp, isolation=isolation))
 
     def transaction(self, *, timeout_ms: int | None = None) -> "AsyncTransaction":
         return AsyncTransaction(self._transport, TransactionCalls(timeout_ms))

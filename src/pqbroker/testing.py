@@ -28,6 +28,8 @@ MEMORY = ":memory:"
 FOR_TESTS: Mapping[str, str] = {"group.initial.rebalance.delay.ms": "0", "pqbroker.test.door": "true"}
 """Settings of the brokers that fixtures give: the first member of a group waits for no other, faults come on cue."""
 WAIT_TIMEOUT_S = 10.0
+CLEAN_TIMEOUT_S = 60.0
+"""Time for the passes over a topic: the first one starts a process."""
 _LOOK_S = 0.005
 _PAUSE_LIMIT_S = 60.0
 
@@ -134,6 +136,23 @@ class Broker:
         except TimeoutError:
             raise TimeoutError(f"{topic} has {len(found)} of {count} records after {timeout_s:g} s") from None
         return found
+
+    def clean(self, topic: str, *, timeout_s: float = CLEAN_TIMEOUT_S) -> None:
+        """Clean a compacted topic: of each key the last record stays. Return when it is done: TimeoutError,
+        BrokerRefusedError for a topic that is not compacted, BrokerFailedError where a pass fails."""
+        path = f"/v1/topics/{topic}"
+        for one in self._calls.ask("POST", f"{path}/clean", {})["partitions"]:
+            if not one["is_cleaned"]:
+                continue
+            look = partial(self._settled, f"{path}/partitions/{one['partition']}")
+            found = self.wait_until(look, f"{topic}-{one['partition']} cleaned", timeout_s=timeout_s)
+            if found["state"] == "failed":
+                raise BrokerFailedError(f"cleaning of {topic}-{one['partition']}: {found['text']}")
+
+    def _settled(self, path: str) -> Any:
+        """Return how a partition's cleaning stands; None while a pass is under way or due."""
+        found = self._calls.ask("GET", path)["cleaning"]
+        return None if found["state"] in ("cleaning", "due") else found
 
     def wait_until(self, condition: Callable[[], T], what: str = "", *, timeout_s: float = WAIT_TIMEOUT_S) -> T:
         """Ask until the condition returns something true, and return that; TimeoutError, which names `what`."""
