@@ -9,10 +9,13 @@ from pqbroker.doctor.findings import NEXT_START, RESTORE, SKIPPED, Findings
 from pqbroker.doctor.key_values import check_holders, read_entries, text_of
 from pqbroker.doctor.stored_blobs import StoredBlobs, name_of
 from pqbroker.pq.log import consumers, producers
+from pqbroker.pq.log.cleaned_log import CleanedLog
 from pqbroker.pq.log.keys import (
     USERS,
+    cleaned_key,
     foreign_ranges,
     meta_key,
+    parse_aborted_key,
     parse_consumer_key,
     parse_data_key,
     parse_facts_key,
@@ -23,6 +26,7 @@ from pqbroker.pq.log.keys import (
 )
 from pqbroker.pq.log.levels import check_levels
 from pqbroker.pq.log.prepared_batches import PreparedBatches
+from pqbroker.pq.log.producer_transactions import AbortedSpan, check_span
 from pqbroker.pq.log.row_facts import BlobFacts, RowFacts
 from pqbroker.pq.log.sessions import SessionBatch
 from pqbroker.pq.log.staged_rows import check_key
@@ -57,7 +61,9 @@ class Keys:
     facts: list[tuple[bytes, Entry]] = field(default_factory=list)
     prepared: list[tuple[bytes, Entry]] = field(default_factory=list)
     decisions: list[tuple[bytes, Entry]] = field(default_factory=list)
+    aborted: list[tuple[bytes, Entry]] = field(default_factory=list)
     meta: Entry | None = None
+    cleaned: Entry | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +123,13 @@ def _by_partition(entries: dict[bytes, Entry], topic: str, findings: Findings) -
             elif key[:1] == b"f":
                 parse_facts_key(key)
                 keys.facts.append((key, entry))
+            elif key[:1] == b"a":
+                parse_aborted_key(key)
+                keys.aborted.append((key, entry))
             elif key == meta_key(index):
                 keys.meta = entry
+            elif key == cleaned_key(index):
+                keys.cleaned = entry
             elif key[:1] == b"m" and mark == b"p":
                 parse_producer_key(key)
                 keys.producers.append((key, entry))
@@ -133,7 +144,7 @@ def _by_partition(entries: dict[bytes, Entry], topic: str, findings: Findings) -
                 parse_transaction_key(key)
                 (keys.prepared if key[:1] == b"p" else keys.decisions).append((key, entry))
             elif key[:1] == _HALF_STORED:
-                findings.harmless("kv", f"{topic}-{index}", "a batch came half", NEXT_START)
+                findings.harmless("kv", f"{topic}-{index}", "a batch, or a cleaned body, came half", NEXT_START)
             else:
                 findings.damage("kv", topic, f"key {text_of(key)} is of no known kind", "run the version that wrote it")
         except _UNREADABLE:
@@ -165,6 +176,8 @@ class Partition:
             self._check_order(meta, start_state)
             self._check_contents(set(start_state.orphans))
             self._check_producers(start_state.end_offset)
+            self._check_aborted(start_state.end_offset)
+            self._check_cleaned(start_state.end_offset)
             self._check_facts(start_state)
         self._check_consumers()
         self._check_sessions()
@@ -270,14 +283,37 @@ class Partition:
             try:
                 state = producers.decode(bytes(entry.value))
                 batches = state.batches
-                require(1 <= len(batches) <= producers.BATCHES_KEPT, f"{len(batches)} batches")
+                require(len(batches) <= producers.BATCHES_KEPT, f"{len(batches)} batches")
                 ordered = sorted(batches, key=lambda batch: batch.first)
                 require(list(batches) == ordered, "sequences out of order")
-                require(state.first <= batches[0].first, "a first sequence behind its batches")
-                require(state.last_offset < end_offset, f"offset {state.last_offset}, behind the end {end_offset}")
+                require(not batches or state.first <= batches[0].first, "a first sequence behind its batches")
+                last_offset = state.last_offset
+                if state.transactional is not None:
+                    last_offset = max(last_offset, state.transactional.open_offset)
+                require(last_offset < end_offset, f"offset {last_offset}, behind the end {end_offset}")
             except _UNREADABLE as bad:
                 self._damage("producers", f"producer {text_of(key[12:])}: {bad}")
         self.findings.count("producers", len(self.keys.producers))
+
+    def _check_aborted(self, end_offset: int) -> None:
+        """Check the aborted Kafka transactions."""
+        for key, entry in self.keys.aborted:
+            try:
+                check_span(end_offset, AbortedSpan.decode(parse_aborted_key(key), self._value(entry)))
+            except (BlobMissing, BlobCorrupt, *_UNREADABLE) as bad:
+                self._damage("transactions", f"the aborted transaction of key {text_of(key)}: {bad}")
+            self.findings.count("aborted transactions")
+
+    def _check_cleaned(self, end_offset: int) -> None:
+        """Check the row of the last cleaning; most partitions have none."""
+        if self.keys.cleaned is None:
+            return
+        try:
+            cleaned = CleanedLog.decode(self._value(self.keys.cleaned))
+            require(cleaned.end <= end_offset, f"it goes up to offset {cleaned.end}, behind the end {end_offset}")
+        except (BlobMissing, BlobCorrupt, *_UNREADABLE) as bad:
+            self._damage("partition", f"the row of its last cleaning cannot be used: {bad}")
+        self.findings.count("cleaned partitions")
 
     def _check_consumers(self) -> None:
         for key, entry in self.keys.consumers:

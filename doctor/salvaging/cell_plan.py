@@ -29,7 +29,12 @@ from pqbroker.storage.engine import EngineError
 from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.kv.rows import Entry
 from pqbroker.storage.tablets.channel_profiles import begin_channels
-from pqbroker.storage.tablets.coordinator_rows import GENERATION, RESIDENT_ROWS
+from pqbroker.storage.tablets.coordinator_rows import (
+    GENERATION,
+    RESIDENT_ROWS,
+    TRANSACTIONAL_ROWS,
+    with_later_epoch,
+)
 from pqbroker.storage.tablets.row_sets import RowSet
 from pqbroker.storage.tablets.scheme import PRODUCER_IDS_PER_BLOCK, SCHEME_TABLET_ID, TIMESTAMPS_RESERVED
 from pqbroker.storage.tablets.scheme_objects import NAMES, SORTED_TABLES, OwnedTablet, owned_tablets
@@ -45,6 +50,9 @@ _RECORDS_END = bytes((RECORD[0] + 1,))
 _GENERATIONS_OF_ROUND = 10_000
 """Generations of a group between two that are stored, at most: rebalances in which its leader did not answer."""
 _GENERATION_MAX = (1 << 31) - 1
+_LATER_EPOCH = (
+    "its producer is fenced and begins again; `kafka-transactions find-hanging` shows transactions that it left open"
+)
 _PARTITION = slice(1, 11)
 _OF_PARTITIONS = (b"d", b"f", b"i", b"m", b"p", b"q", b"s", b"t")
 """First letters of keys that a partition's number follows; the others are left as they are."""
@@ -332,12 +340,17 @@ class CellPlan:
         self._salvage.name("hive", "cells", f"bundles and cells may have changed; the next cell is {following}")
 
     def _jump_residents(self, log: ReadLog) -> None:
-        """Raise the generations of coordinators' residents, so that members of a lost one are not taken for others."""
+        """Raise the generations and epochs of coordinators' residents, so that members and producers of lost ones are
+        not taken for others."""
         for kind in RESIDENT_ROWS:
             stored = log.row_sets.get(kind.row_set)
-            if stored is None or GENERATION not in kind.columns:
+            if stored is None:
                 continue
             for key, row in list(stored):
+                if kind is TRANSACTIONAL_ROWS:
+                    stored.rows[key] = with_later_epoch(row, self._lost_changes(log))
+                    self._salvage.name(kind.row_set, str(key[0]), _LATER_EPOCH)
+                    continue
                 generation: Any = row[GENERATION]
                 jump = min(self._lost_changes(log) * _GENERATIONS_OF_ROUND, (_GENERATION_MAX - generation) // 2)
                 stored.rows[key] = {**row, GENERATION: generation + jump}

@@ -2,7 +2,8 @@
 end behind all offsets that can have been given.
 
 The head becomes bodies, since only bodies may have offsets missing between them. A body of lost records is read as any
-damaged one: CORRUPT_MESSAGE, until the records are trimmed.
+damaged one: CORRUPT_MESSAGE, until the records are trimmed. The row of its last cleaning goes: a lost round may have
+replaced bodies that are here again, so the next cleaning looks at all keys.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from pqbroker.pq.log.keys import (
     COUNT_MAX,
     OFFSET_MAX,
     body_key,
+    cleaned_key,
     meta_key,
 )
 from pqbroker.pq.log.start_state import NO_META, Meta, StoredBlob, resolve_overlaps
@@ -69,6 +71,8 @@ class PartitionSalvage:
 
     def plan(self) -> None:
         """Plan what makes the partition whole without what is lost, and name that."""
+        if (cleaned := cleaned_key(self.index)) in self.entries:
+            self.salvage.delete_row(self.prefix + cleaned)
         try:
             meta = self._meta()
             spans = self._spans()
@@ -187,5 +191,6 @@ class PartitionSalvage:
             end += jump
         if not spans and start == meta.end_offset:
             start = end
-        stored = Entry.inline(0, [Meta(min(start, end), end, meta.epochs).encode()], 0)
+        has_aborted = any(key[:1] == b"a" for key in self.entries)
+        stored = Entry.inline(0, [Meta(min(start, end), end, meta.epochs, has_aborted).encode()], 0)
         self.salvage.put_row(self.prefix + meta_key(self.index), stored.row)
