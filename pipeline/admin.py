@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 _TIMEOUT_MS = 30_000
 _NOTE_TIMEOUT_MS = 5_000
 _BATCH_BYTES_MAX = "max.message.bytes"
+_CLEANUP_POLICY = "cleanup.policy"
 _MISSING = "UnknownTopicOrPartitionException"
 _THERE_ALREADY = "TopicExistsException"
 
@@ -60,21 +61,25 @@ class Admin:
 
     def batch_bytes_max(self, topic: str) -> int:
         """The largest batch that the topic takes."""
-        config = self._jvm.org.apache.kafka.common.config
-        resource = config.ConfigResource(config.ConfigResource.Type.TOPIC, topic)
-        described = _result(self._client.describeConfigs([resource]).all())
-        return int(described[resource].get(_BATCH_BYTES_MAX).value())
+        return int(self._config(topic, _BATCH_BYTES_MAX))
+
+    def is_compacted(self, topic: str) -> bool:
+        """Return True if earlier records of a key may be removed from the topic."""
+        return "compact" in self._config(topic, _CLEANUP_POLICY).split(",")
 
     def partition_count(self, topic: str) -> int:
         """Return how many partitions an existing topic has."""
         return len(_result(self._client.describeTopics([topic]).allTopicNames())[topic].partitions())
 
-    def ends(self, topic: str) -> dict[str, int]:
-        """The end of each partition of a topic that exists."""
+    def ends(self, topic: str, *, is_committed: bool = False) -> dict[str, int]:
+        """The end of each partition of a topic that exists. `is_committed`: the last stable offset."""
+        isolation = self._jvm.org.apache.kafka.common.IsolationLevel
+        level = isolation.READ_COMMITTED if is_committed else isolation.READ_UNCOMMITTED
+        options = self._jvm.org.apache.kafka.clients.admin.ListOffsetsOptions(level)
         place = self._jvm.org.apache.kafka.common.TopicPartition
         latest = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest()
         places = [place(topic, number) for number in range(self.partition_count(topic))]
-        found = _result(self._client.listOffsets(dict.fromkeys(places, latest)).all())
+        found = _result(self._client.listOffsets(dict.fromkeys(places, latest), options).all())
         return {str(each.partition()): int(found[each].offset()) for each in places}
 
     def ensure_topic(self, name: str, batch_bytes_max: int, partitions: int | None = None) -> None:
@@ -95,6 +100,12 @@ class Admin:
         places = {common.TopicPartition(topic, number): committed(offset, note) for number, offset in offsets.items()}
         options = self._jvm.org.apache.kafka.clients.admin.AlterConsumerGroupOffsetsOptions()
         _result(self._client.alterConsumerGroupOffsets(group, places, options.timeoutMs(_NOTE_TIMEOUT_MS)).all())
+
+    def _config(self, topic: str, name: str) -> str:
+        config = self._jvm.org.apache.kafka.common.config
+        resource = config.ConfigResource(config.ConfigResource.Type.TOPIC, topic)
+        described = _result(self._client.describeConfigs([resource]).all())
+        return str(described[resource].get(name).value())
 
 
 def _result(future: Any) -> Any:

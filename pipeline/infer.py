@@ -29,12 +29,13 @@ def _sample(spark: SparkSession, broker: str, topic: str, sample: int) -> DataFr
     with Admin(spark, broker) as admin:
         find_topic(admin, topic, broker)
         try:
-            ends = admin.ends(topic)
+            ends = admin.ends(topic, is_committed=True)
         except AdminError as error:
             raise JobError(f"the broker at {broker}: {error}") from error
     each = -(-sample // len(ends))
     source = {
         "kafka.bootstrap.servers": broker,
+        "kafka.isolation.level": "read_committed",
         "subscribe": topic,
         "startingOffsets": json.dumps({topic: {number: max(0, end - each) for number, end in ends.items()}}),
         "endingOffsets": json.dumps({topic: ends}),

@@ -120,6 +120,7 @@ def _start(
 ) -> StreamingQuery:
     source = {
         "kafka.bootstrap.servers": reading.broker,
+        "kafka.isolation.level": "read_committed",
         "subscribe": reading.topic,
         "includeHeaders": "true",
         "startingOffsets": reading.starting_offsets,

@@ -1,8 +1,9 @@
 """Writing batches of rows into a topic so that it has each row once, whichever process is killed.
 
 Before a batch is written the journal has where the target ends. A batch that was begun and is not known to be done is
-looked for in the target from there on, by the headers its records carry, and what is missing is written. Before that,
-every process that wrote for the job has ended, and what it had sent has arrived.
+looked for in the target from there on, by the headers its records carry, and what is missing is written: where the
+target is compacted, only what no later row of its key has made needless. Before that, every process that wrote for the
+job has ended, and what it had sent has arrived.
 """
 
 import json
@@ -14,7 +15,7 @@ from pqbroker.pipeline.admin import Admin, AdminError
 from pqbroker.pipeline.causes import FAILURES, innermost
 from pqbroker.pipeline.errors import JobError
 from pqbroker.pipeline.relays.journal import Begun, Journal, held
-from pqbroker.pipeline.relays.rows import FROM, marked, marks
+from pqbroker.pipeline.relays.rows import FROM, marked, marks, without_superseded
 from pqbroker.pipeline.relays.sending import Sender
 
 _ATTEMPTS = 5
@@ -74,5 +75,8 @@ class OnceWriter:
             "failOnDataLoss": "false",  # below the log's start nothing can be found, nor is it there twice
         }
         written = rows.sparkSession.read.format("kafka").options(**source).load()
-        left = rows.join(marks(written, self._job), list(FROM), "left_anti")
+        found = marks(written, self._job)
+        left = rows.join(found, list(FROM), "left_anti")
+        if self._admin.is_compacted(topic):
+            left = without_superseded(left, rows.join(found, list(FROM), "left_semi"))
         return left.repartition(FROM[0]).sortWithinPartitions(*FROM)

@@ -6,6 +6,7 @@ A row has `partition` (null: by the key), `timestamp_ms`, `key`, `value`, `heade
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.functions import array, coalesce, col, concat, element_at, expr, lit, struct, unix_millis, when
+from pyspark.sql.functions import max as max_of
 
 FROM = ("from_partition", "from_offset")
 """Columns that tell the rows of a job apart."""
@@ -49,6 +50,23 @@ def marks(records: DataFrame, job: str) -> DataFrame:
     return mine.select(
         _header("source.partition").cast("int").alias(FROM[0]), _header("source.offset").cast("long").alias(FROM[1])
     )
+
+
+def without_superseded(left: DataFrame, written: DataFrame) -> DataFrame:
+    """Return the rows of `left` without those whose key has a later row among the `written` ones, of the same partition
+    and to the same one: a compacted topic may have removed them, and written now they would be its latest."""
+    last = written.groupBy(FROM[0], "partition", "key").agg(max_of(FROM[1]).alias("written_last"))
+    last = last.select(
+        col(FROM[0]).alias("written_from"), col("partition").alias("written_to"), col("key").alias("written_key"),
+        "written_last",
+    )  # fmt: skip
+    is_superseded = (
+        (col(FROM[0]) == col("written_from"))
+        & col("partition").eqNullSafe(col("written_to"))
+        & (col("key") == col("written_key"))
+        & (col(FROM[1]) < col("written_last"))
+    )
+    return left.join(last, is_superseded, "left_anti")
 
 
 def _rows(records: DataFrame, partition: Column, headers: Column) -> DataFrame:
