@@ -23,6 +23,7 @@ RUNS: Final[Mapping[str, str]] = {
     "index-flips": "tests.faults.index_flips --count 1000",
     "kills": "tests.faults.kills --kills 500",
     "sorted-kills": "tests.faults.sorted_kills --kills 100",
+    "cleaning-kills": "tests.faults.cleaning_kills --kills 100",
     "transfers": "tests.faults.transfers --kills 100",
     "histories": "tests.faults.histories --seconds 3600",
     "full-disk": "tests.faults.full_disk --rounds 10",
@@ -33,6 +34,8 @@ RUNS: Final[Mapping[str, str]] = {
     "lists": "tests.grammar --lists",
     "spark-kills": "tests.spark.kills --times 20",
     "kafka-comparison": "tests.kafka_comparison",
+    "cleaned-logs": "tests.kafka_comparison.cleaned_logs --drawn 200",
+    "transactional-walks": "tests.kafka_comparison.transactional_walks --walks 1000",
     "mutations": "tests.mutations",
 }
 """By name: a module and its arguments."""
@@ -71,7 +74,7 @@ def noted(page: str, command: str, result: str) -> str:
     lines = page.rstrip("\n").split("\n")
     row = f"| `python -m {command}` | {result.replace('|', '/')} |"
     module = f"| `python -m {' '.join(command.split()[:2])}"
-    places = [number for number, line in enumerate(lines) if line.startswith(module)]
+    places = [number for number, line in enumerate(lines) if line.startswith((f"{module} ", f"{module}`"))]
     if places:
         lines[places[0]] = row
     else:

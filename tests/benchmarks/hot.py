@@ -28,6 +28,7 @@ import uvloop
 from pqbroker.broker.ground.listeners import Address
 from pqbroker.broker.node.server import Server
 from pqbroker.conf.broker import BrokerSettings
+from pqbroker.protocol.records import Record, encode_batch
 from pqbroker.storage.disk.rocks import RocksEngine
 from tests.benchmarks import hot_commits
 from tests.benchmarks.figures import percentile
@@ -43,6 +44,8 @@ from tests.benchmarks.wire import (
 
 VALUE_BYTES = 100
 TOPIC = "hot"
+COMPACTED = "hot-compacted"
+KEY = b"key-00000001"
 EXCHANGES = 2_000
 HOT_PERCENT = 10
 SPREAD = 6
@@ -241,11 +244,13 @@ async def measure(directory: Path, exchanges: int) -> dict[str, Figures]:
     server = Server(BrokerSettings(), engine, Address("127.0.0.1", 0))
     await server.start()
     await server._cell.current.topics.create(TOPIC, SPREAD, {})
+    await server._cell.current.topics.create(COMPACTED, 1, {"cleanup.policy": "compact"})
     bench = Bench(loop, engine.shard)
     gc.collect()
     one, many = _produce(bench, 1), _produce(bench, CONNECTIONS)
     spread = _produce(bench, CONNECTIONS, SPREAD)
     both, fetch = _produce_and_fetch(bench), _fetch(bench)
+    keyed, many_keyed = _produce(bench, 1, topic=COMPACTED), _produce(bench, CONNECTIONS, topic=COMPACTED)
     try:
         return {
             "one Produce": _figures(one, exchanges, 1),
@@ -253,6 +258,10 @@ async def measure(directory: Path, exchanges: int) -> dict[str, Figures]:
             f"the same to {SPREAD} partitions": _figures(spread, exchanges, CONNECTIONS),
             "one Produce, and the parked Fetch that gets it": _figures(both, exchanges, 1),
             "one Fetch from the head": _figures(fetch, exchanges, 1),
+            "one Produce to a compacted topic": _figures(keyed, exchanges, 1),
+            f"{CONNECTIONS} connections, each a Produce to a compacted topic": _figures(
+                many_keyed, exchanges, CONNECTIONS
+            ),
         }
     finally:
         bench.end()
@@ -280,16 +289,17 @@ def _figures(exchange: Callable[[Watch], Cost], count: int, requests: int) -> Fi
     )
 
 
-def _produce(bench: Bench, count: int, partitions: int = 1) -> Callable[[Watch], Cost]:
+def _produce(bench: Bench, count: int, partitions: int = 1, topic: str = TOPIC) -> Callable[[Watch], Cost]:
     clients = [bench.connect() for _ in range(count)]
-    batch = record_batch([bytes(VALUE_BYTES)], 1_700_000_000_000)
-    frames = [produce_request(TOPIC, [(number % partitions, batch)]) for number in range(count)]
+    record = Record(timestamp=1_700_000_000_000, key=KEY if topic == COMPACTED else None, value=bytes(VALUE_BYTES))
+    batch = bytes(encode_batch([record]))
+    frames = [produce_request(topic, [(number % partitions, batch)]) for number in range(count)]
 
     def exchange(watch: Watch) -> Cost:
         sent = [(protocol, frame) for (protocol, _), frame in zip(clients, frames, strict=True)]
         cost = bench.exchange(sent, watch)
         for _, transport in clients:
-            check_produced(memoryview(_answer(transport))[4:], TOPIC)
+            check_produced(memoryview(_answer(transport))[4:], topic)
         return cost
 
     return exchange

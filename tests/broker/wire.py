@@ -42,7 +42,7 @@ def error_codes(response: Any) -> Iterator[ErrorCode]:
     elif is_dataclass(response):
         for field in fields(response):
             value = getattr(response, field.name)
-            if field.name == "error_code" and value:
+            if field.name.endswith("error_code") and value:
                 yield value
             else:
                 yield from error_codes(value)

@@ -23,7 +23,7 @@ CURES = ("table mount", "table unfreeze", "table unmount", "cell list", UNMOUNTE
 COMMANDS: Mapping[str, str] = {
     "topic list": "", "topic create": "{t}.more --partitions 1", "topic describe": "{t}", "topic grow": "{t} 3",
     "topic analyze": "{t}", "topic export": "{t} {file}.jsonl", "topic configs": "{t}",
-    "topic trim": "{t} --before 1 --partition 1 --yes", "topic delete": "{t} --yes",
+    "topic clean": "{t}", "topic trim": "{t} --before 1 --partition 1 --yes", "topic delete": "{t} --yes",
     "produce": "{t} --file {lines} --partition 1", "consume": "{t}",
     "group list": "", "group describe": "{g}", "group reset": "{g} --topic {t} --to earliest",
     "group delete": "{g} --yes",
@@ -63,7 +63,7 @@ OF_OTHER_RULES = OF_SORTED_TABLES | frozenset(
     (
         "backup", "bundle remove", "cell create", "cell remove", "cluster health", "group delete", "table alter",
         "table freeze", "table mount", "table remount", "table reshard", "table unfreeze", "tablet kv", "tablet move",
-        "topic grow", "transaction abort", "transaction describe", "transaction resolve",
+        "topic clean", "topic grow", "transaction abort", "transaction describe", "transaction resolve",
     )
 )  # fmt: skip
 """Commands that may be refused for what has nothing to do with the tablet."""
@@ -107,7 +107,7 @@ class Closed:
 
     @staticmethod
     def _is_of_http(command: str) -> bool:
-        return command.split()[0] not in KAFKA and command not in CLUSTER
+        return command == "topic clean" or (command.split()[0] not in KAFKA and command not in CLUSTER)
 
     def _asked(self, *words: str) -> Said:
         return self._shell.raw(*words, "--http", self._broker.http)

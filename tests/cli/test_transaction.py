@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import KafkaException, Producer
 
 from pqbroker.client import Client, Column, Transaction
 from pqbroker.testing import MEMORY, Broker, broker
@@ -91,3 +92,25 @@ def test_lookups_and_queries_read_in_a_transaction(say: _Shell, running: Broker,
 def test_what_is_wrong_is_refused_in_words(say: _Shell, arguments: tuple[str, ...], status: int, told: str) -> None:
     said = say(*arguments)
     assert (said.status, told in said.errors) == (status, True), said.errors
+
+
+def test_transactions_of_kafka_producers_are_listed_described_and_aborted(running: Broker, say: _Shell) -> None:
+    producer = Producer({"bootstrap.servers": running.kafka, "transactional.id": "billing/0"})
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    producer.produce("kafka-topic", b"v")
+    assert producer.flush(10) == 0
+    assert [one["name"] for one in say("transaction", "list", "--kafka", "--json").objects] == ["billing/0"]
+    (_, _, line) = say("transaction", "list", "--kafka", "--state", "Ongoing").output.splitlines()
+    assert line.split()[:2] == ["billing/0", "Ongoing"]
+    described = say("transaction", "describe", "billing/0", "--kafka", "--json").object
+    assert described["topics"] == [{"topic": "kafka-topic", "partitions": [0]}]
+    (listed,) = say("transaction", "list", "--kafka", "--json").objects
+    assert ", ".join(listed) == KEYS["transaction list"].partition("with --kafka ")[2]
+    aborted = say("transaction", "abort", "billing/0", "--kafka", "--yes")
+    assert aborted.output == "aborted transaction billing/0\n"
+    assert say("transaction", "list", "--kafka", "--state", "Ongoing").output == "no transactional id is Ongoing\n"
+    assert "describe" not in say("transaction", "describe", "nope", "--kafka").output
+    assert say("transaction", "list", "--kafka", "--unfinished").status == 2
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(10)

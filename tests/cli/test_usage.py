@@ -20,7 +20,16 @@ from pqbroker.cli.help_text import summary
 from pqbroker.cli.output import say
 from pqbroker.testing import broker
 from tests.cli.shell import TIMEOUT_S, Said, Shell, run, start
-from tests.support.cli_page import FAMILIES_OVER_HTTP, KEYS, OVER_HTTP, PAGE, WITHOUT_BROKER, cli_page, commands
+from tests.support.cli_page import (
+    FAMILIES_OVER_HTTP,
+    KEYS,
+    OVER_BOTH,
+    OVER_HTTP,
+    PAGE,
+    WITHOUT_BROKER,
+    cli_page,
+    commands,
+)
 
 
 def test_the_page_says_what_the_commands_say() -> None:
@@ -36,7 +45,7 @@ def test_every_command_has_an_example_a_broker_and_json() -> None:
         assert ("json" in parameters) != (name == "completion")
         is_over_http = name in OVER_HTTP or name.startswith(FAMILIES_OVER_HTTP)
         assert ("broker" in parameters) != (name in WITHOUT_BROKER or is_over_http)
-        assert ("http" in parameters) == is_over_http
+        assert ("http" in parameters) == (is_over_http or name in OVER_BOTH)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,8 @@ _TAIL = """
 Versions of the Python clients are those of `pyproject.toml` or later; confluent-kafka brings librdkafka.
 `tests/compat/test_tools.py` compares what Kafka's command line tools of 4.3.1 print of this broker and of Apache Kafka.
 `tests/compat/test_console_calls.py` makes the admin client's calls of AKHQ and Kafbat.
+`tests/compat/test_cleaning.py` and `test_franz_go.py` read compacted topics with these clients and franz-go 1.22.3
+while their logs are cleaned; `test_streams.py` restores a Kafka Streams application from a changelog that was cleaned.
 [Compared with Apache Kafka](kafka-comparison.md) lists each answer that differs, with its reason.
 
 Tried by hand in November 2026 and kept by no test: franz-go 1.22.2, sarama 1.61.1, kafka-go 0.4.51, kafkajs 2.2.4,

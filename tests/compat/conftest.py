@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from pqbroker.fixture.http_calls import HttpCalls
+from tests.compat.churn import COMPACTED
 from tests.compat.clients import DRIVEN, Clients
 from tests.compat.clients_page import Outcomes
 from tests.support.drivers.driver import Driver
@@ -76,4 +78,21 @@ def topic(kafka: str, fresh_name: Callable[[], str]) -> str:
     name = fresh_name()
     with LibrdkafkaDriver(kafka) as driver:
         driver.create_topic(name)
+    return name
+
+
+@pytest.fixture
+def calls(suite_broker: Served) -> HttpCalls:
+    """Calls of the broker over HTTP; only ours has that."""
+    http = suite_broker.http
+    assert http is not None
+    return HttpCalls(lambda: http)
+
+
+@pytest.fixture
+def compacted(kafka: str, fresh_name: Callable[[], str]) -> str:
+    """A compacted topic that is cleaned on command alone, with bodies of a kilobyte."""
+    name = fresh_name()
+    with LibrdkafkaDriver(kafka) as driver:
+        driver.create_topic(name, config=COMPACTED)
     return name

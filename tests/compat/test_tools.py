@@ -16,9 +16,6 @@ _NOT_SERVED = {
         "SaslAuthenticate", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
         "DescribeDelegationToken", "AlterUserScramCredentials",
     },
-    "transactions": {
-        "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers", "TxnOffsetCommit", "DescribeTransactions",
-    },
     "consumer groups of KIP-848": {"ConsumerGroupDescribe"},
     "share groups": {
         "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "InitializeShareGroupState",

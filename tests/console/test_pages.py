@@ -152,10 +152,10 @@ async def test_a_column_sorts_by_its_numbers(page: Page, node: Broker) -> None:
             for _ in range(count):
                 await producer.send_and_wait(wide, b"x", partition=partition)
     await page.open(f"http://{node.http}/#/topics/{wide}")
-    await page.wait_for("records", "10")
+    await page.wait_for("offsets", "10")
     orders = []
     for _ in range(3):
-        await page.click("records")
+        await page.click("offsets")
         orders.append(
             await page.look(
                 "[...document.querySelectorAll('tbody tr td:first-child')].map(one => one.innerText).join('')"

@@ -24,9 +24,10 @@ from pqbroker.doctor.findings import FINDINGS_MAX, Finding, Findings, Weight
 from pqbroker.doctor.partitions import Partition
 from pqbroker.pq.log import consumers, producers
 from pqbroker.pq.log.consumers import ConsumerOffset
-from pqbroker.pq.log.keys import outcome_key, prepared_key
+from pqbroker.pq.log.keys import aborted_key, outcome_key, prepared_key
 from pqbroker.pq.log.prepared_batches import PreparedBatches
-from pqbroker.pq.log.producers import StoredBatch
+from pqbroker.pq.log.producer_transactions import AbortedSpan
+from pqbroker.pq.log.producers import StoredBatch, TransactionalState
 from pqbroker.pq.log.sessions import SessionBatch
 from pqbroker.pq.log.start_state import Meta
 from pqbroker.storage.blobs.blob_id import BlobId
@@ -46,7 +47,7 @@ from pqbroker.testing import BrokerFailedError, broker
 from tests.faults.power.recording import resident
 from tests.faults.power.workload import PARTITIONS, TOPIC, Book, load
 from tests.faults.test_flipped_bytes import flip
-from tests.pq.rig import batch
+from tests.pq.rig import batch, transactional
 from tests.pq.serving.transacting import decision, head, transaction
 from tests.support.cli_page import KEYS
 
@@ -138,7 +139,7 @@ def test_a_healthy_directory_is_healthy_and_all_of_it_was_read(written: Path) ->
     assert findings.found == []
     assert sum(verified) == expected[0] > 1 << 20
     wanted = "blobs tablets topics groups keys partitions records producers consumers sessions facts segments"
-    assert findings.seen.keys() == set(wanted.split())
+    assert findings.seen.keys() == {*wanted.split(), "transactional_ids"}
     assert findings.seen["partitions"] == findings.seen["producers"] == PARTITIONS
     assert findings.seen["consumers"] > 0
 
@@ -262,6 +263,25 @@ def write_from_the_future(index: Index) -> None:
     index.put(key, Entry.inline(1, (ahead,), len(ahead)).row)
 
 
+def put_aborted(index: Index, marker_offset: int) -> None:
+    """Put the span of an aborted Kafka transaction into partition 0."""
+    key, _ = index.keys(b"i0000000000")[0]
+    stored = AbortedSpan(marker_offset, 7, 0, 1).encode()
+    name = key[: -len(b"i0000000000")] + aborted_key(0, marker_offset)
+    index.put(name, Entry.inline(1, (stored,), len(stored)).row)
+
+
+def abort_in_the_future(index: Index) -> None:
+    put_aborted(index, 1 << 40)
+
+
+def open_in_the_future(index: Index) -> None:
+    key, row = index.keys(b"m0000000000p")[0]
+    state = producers.decode(bytes(Entry.stored(row).value))
+    ahead = producers.encode(state._replace(transactional=TransactionalState(0, -1, 1 << 40, 5)))
+    index.put(key, Entry.inline(1, (ahead,), len(ahead)).row)
+
+
 def read_below_nought(index: Index) -> None:
     key, _ = index.keys(b"m")[-1]
     row = consumers.encode(ConsumerOffset(-7))
@@ -368,6 +388,8 @@ def small_head(index: Index) -> tuple[bytes, bytearray]:
         (damage_the_meta_row, r"partition: power-2: its meta row cannot be read"),
         (write_a_session_that_is_none, r"sessions: power-0: session no: it is SessionBatch\("),
         (write_from_the_future, r"producers: power-0: producer \d+: offset 1099511627776, behind the end"),
+        (open_in_the_future, r"producers: power-0: producer \d+: offset 1099511627776, behind the end"),
+        (abort_in_the_future, r"transactions: power-0: the aborted transaction of key a.*: its marker is at offset"),
         (read_below_nought, r"consumers: power-0: group readers: a negative offset"),
         (add_a_strange_key, r"kv: power: key k0000000000 is of no known kind"),
         (prepare_twice, r"transactions: power-0: rows of 2 transactions are prepared"),
@@ -388,6 +410,14 @@ def test_what_is_wrong_in_the_index_is_found(data: Path, change: Callable[[Index
         change(index)
     found = damages(data)
     assert any(re.search(told, line) for line in found), found
+
+
+def test_an_aborted_transaction_is_healthy(data: Path) -> None:
+    with changed(data) as index:
+        put_aborted(index, 1)
+    findings = Findings(lambda size: None)
+    asyncio.run(examine(data, {}, findings, lambda total: None))
+    assert (findings.damages, findings.seen["aborted transactions"]) == (0, 1)
 
 
 def test_prepared_rows_and_a_decision_are_healthy(data: Path) -> None:
@@ -729,3 +759,21 @@ def test_damage_in_a_tablet_of_any_kind_is_found(data: Path, change: Callable[[I
     with changed(data) as index:
         change(index)
     assert any(re.match(told, line) for line in damages(data)), damages(data)
+
+
+async def write_transactions(data: Path) -> None:
+    opened = await open_cell(RocksEngine(data, segment_bytes=1 << 20), BrokerSettings(), lambda: 1_700_000_000_000)
+    server = (await opened.topics.create("t", 1, {})).partitions[0]
+    for number in range(3):
+        await server.write(*transactional(b"a" * 3000, producer=(7, 0, number)))
+        if number < 2:
+            await server.end_transaction(7, 0, 0, is_commit=bool(number))
+        await server.flush()
+    await server.end_transaction(8, 3, 0, is_commit=True)
+    await opened.stop()
+    await opened.cell.close()
+
+
+def test_kafka_transactions_open_aborted_and_committed_are_healthy(tmp_path: Path) -> None:
+    asyncio.run(write_transactions(tmp_path / "data"))
+    assert look(tmp_path / "data") == []

@@ -4,10 +4,14 @@ import asyncio
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from pqbroker.doctor.findings import Weight
 from pqbroker.pq.log.batch_run import Batches
+from pqbroker.pq.log.cleaned_log import CleanedLog
+from pqbroker.pq.log.keys import cleaned_key, foreign_ranges, renumbered
 from pqbroker.protocol.records import batches
 from pqbroker.storage.engine import Buffer
 from pqbroker.storage.file_regions import FileRegion
+from pqbroker.storage.kv.commands import INLINE, Write
 from tests.doctor.test_resharded import closed, look, opened
 from tests.pq.rig import KIB, MIB, batch, check_crc, query, table_that_keeps_facts, write
 from tests.pq.serving.test_replaced_bodies import consumed, replace
@@ -41,6 +45,32 @@ def test_the_doctor_finds_replaced_bodies_and_their_facts_in_order(tmp_path: Pat
     assert look(data) == []
     asyncio.run(_check(data))
     assert look(data) == []
+
+
+async def _note_cleaning(data: Path, row: bytes) -> None:
+    cell = await opened(data)
+    topic = cell.topics.get("t")
+    assert topic is not None
+    await topic.tablets[topic.record.tablets[0]].kv.execute([Write(cleaned_key(0), [row], len(row), INLINE)])
+    await closed(cell)
+
+
+def test_the_doctor_looks_at_what_is_known_of_cleanings(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    asyncio.run(_fill(data))
+    good = CleanedLog(60, 1, 2).encode()
+    for row, told in ((good, ""), (CleanedLog(61, 1).encode(), "behind the end 60"), (b"\2" + good[1:], "version 2")):
+        asyncio.run(_note_cleaning(data, row))
+        found = look(data)
+        assert [one.weight for one in found] == ([Weight.DAMAGE] if told else [])
+        assert all(told in one.what and "last cleaning" in one.what for one in found)
+
+
+def test_a_reshard_gives_the_row_of_cleanings_its_partition() -> None:
+    key = cleaned_key(3)
+    assert any(lo <= key < hi for lo, hi in foreign_ranges(4))
+    assert not any(lo <= key < hi for lo, hi in foreign_ranges(3))
+    assert renumbered(key, 4) == cleaned_key(4)
 
 
 async def _write(data: Path) -> None:

@@ -31,6 +31,11 @@ SCHEMA = [
     {"name": "$cumulative_data_weight", "type": "int64"},
 ]
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")
+CLEANED = {
+    "cleanup.policy": "compact", "pq.low.watermark.bytes": "2048", "min.cleanable.dirty.ratio": "1",
+    "delete.retention.ms": str(1 << 50),
+}
+"""A topic that is cleaned on command alone."""
 FIRST_MS = 1_700_000_000_000
 LARGE_BYTES = 9 << 20
 """Above 8 MiB: a batch in parts."""
@@ -44,7 +49,9 @@ def fill_first(broker: Broker, ask: Ask) -> None:
     ask("POST", "/v1/topics", {"name": "latest", "config": {"cleanup.policy": "compact"}})
     ask("POST", "/v1/topics", {"name": "large", "config": {"max.message.bytes": "20971520"}})
     ask("POST", "/v1/topics", {"name": "gone"})
+    ask("POST", "/v1/topics", {"name": "cleaned", "config": CLEANED})
     asyncio.run(_produce(broker.kafka, 0))
+    _clean(ask)
     ask("DELETE", "/v1/topics/gone")
     ask("POST", "/v1/bundles", {"name": "fast"})
     ask("POST", "/v1/cells", {"bundle": "fast"})
@@ -143,8 +150,14 @@ def _topic(ask: Ask, name: str) -> dict[str, Any]:
     return {
         "configs": {one["name"]: one["value"] for one in configs if one["source"] == "DYNAMIC_TOPIC"},
         "partitions": [_chosen(one, ("start_offset", "end_offset", "tablet")) for one in partitions],
+        "cleaned_to": [_cleaned_to(ask, name, one["partition"]) for one in partitions],
         "records": [] if name == TABLE else [list(_records(ask, name, one["partition"])) for one in partitions],
     }
+
+
+def _cleaned_to(ask: Ask, topic: str, partition: int) -> Any:
+    shown = ask("GET", f"/v1/topics/{topic}/partitions/{partition}").get("cleaning")
+    return None if shown is None else shown["cleaned_to"]
 
 
 def _records(ask: Ask, topic: str, partition: int) -> Iterator[list[Any]]:
@@ -167,6 +180,13 @@ def _chosen(document: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: document[name] for name in names if name in document}
 
 
+def _clean(ask: Ask) -> None:
+    """Have a topic cleaned, by a commit that can."""
+    if _if_known(ask, "POST", "/v1/topics/cleaned/clean", {}) is not None:
+        while ask("GET", "/v1/topics/cleaned/partitions/0")["cleaning"]["state"] != "clean":
+            pass
+
+
 def _short(content: Any) -> Any:
     text = json.dumps(content)
     return content if len(text) <= _LONGEST_SHOWN else hashlib.sha256(text.encode()).hexdigest()
@@ -182,6 +202,9 @@ async def _produce(address: str, time: int) -> None:
                 for number in range(4):
                     await producer.send("plain", _value(number), b"%d" % number, partition, FIRST_MS + number, headers)
             await producer.flush()
+            for number in range(8):
+                value = None if number == 3 else b"%d" % time * 400
+                await producer.send_and_wait("cleaned", value, b"%d" % (number % 5), 0, FIRST_MS)
             await producer.send_and_wait("latest", None if codec == "lz4" else b"%d" % time, (codec or "").encode(), 0)
     async with AIOKafkaProducer(bootstrap_servers=address, max_request_size=2 * LARGE_BYTES) as producer:
         await producer.send_and_wait("large", b"%d" % time * LARGE_BYTES, None, 0, FIRST_MS)

@@ -17,6 +17,7 @@ from pqbroker.broker.services.coordination.classic.messages import Join, Joined,
 from pqbroker.broker.services.coordination.classic.states import GroupState
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.storage import MAIN_POOL
+from pqbroker.pq.log.cleaned_log import CleanedLog
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -96,6 +97,8 @@ async def _fill(written: Written, place: TopicPartition, server: PartitionServer
         view, header = batch(content, producer=(7, 0, opening * 5 + number))
         done = await server.write(view, header)
         written.batches.setdefault(place, []).append((done.base_offset, bytes(view[_COVERED_FROM:])))
+    if sizes:
+        assert await server.replace_bodies((), CleanedLog(1, START_MS))
 
 
 async def _commit(opened: OpenCell, written: Written, group_id: str, opening: int) -> None:

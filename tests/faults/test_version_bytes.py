@@ -33,7 +33,8 @@ FORMS = {
     "coordinator tablet format", "coordinator block format", "coordinator blob kind 0 here", "coordinator log format",
     "topic tablet format", "topic block format", "topic blob kind 0 here", "topic blob kind 1 in a segment",
     "topic partition form 1 value", "topic partition format", "topic producer form 1 value", "topic producer format",
-    "topic consumer form 1 value", "topic consumer format", "topic head blob form 1 value",
+    "topic consumer form 1 value", "topic consumer format", "topic cleaning form 1 value", "topic cleaning format",
+    "topic head blob form 1 value",
     "topic head blob form 2 chain", "topic body blob form 2 chain",
 }  # fmt: skip
 """Rows that a start needs. Keep flags and barriers, which it does not read, are in test_blobstorage.py."""

@@ -18,9 +18,6 @@ ENTRIES = {
 """What users and Python itself start from."""
 _MESSAGES = "pqbroker.protocol.messages."
 AWAITED = {
-    "transactions": (
-        "add_offsets_to_txn", "add_partitions_to_txn", "describe_transactions", "end_txn", "txn_offset_commit",
-    ),
     "consumer groups of KIP-848": ("consumer_group_describe",),
     "logins and quotas": ("alter_client_quotas", "alter_user_scram_credentials", "sasl_authenticate"),
 }  # fmt: skip

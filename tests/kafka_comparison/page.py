@@ -25,6 +25,11 @@ in Kafka; records after they expired; what several brokers say to each other.
 A difference has a line in `tests/kafka_comparison/differences.tsv` with its reason, or the command fails. A line that
 no answer needs fails it too. The command is part of `./test long`; it runs for a few minutes and needs Java. `./test`
 compares our answers with those that the last run recorded of Kafka, in the latest version of each API.
+
+`python -m tests.kafka_comparison.cleaned_logs` has both brokers clean the logs of compacted topics and compares what is
+left of them, batch by batch, and what searches by time find. Three differences stay: a batch that loses records keeps
+its base timestamp here; tombstones whose time has come are a reason for a cleaning here, and wait for new records in
+Kafka; the last batch of an idempotent producer goes with its records here, and stays without them in Kafka.
 """
 
 

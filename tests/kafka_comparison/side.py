@@ -40,7 +40,7 @@ class Side:
     """A broker for one case at one version. `name` is new for each case, the same on both sides."""
 
     def __init__(self, address: str, facts: Facts) -> None:
-        self._address = address
+        self.address = address
         self._settle_s = 0.0
         self.facts = facts
         self.version = 0
@@ -88,7 +88,7 @@ class Side:
 
     def connection(self) -> Connection:
         """Open another connection; it is closed at the case's end."""
-        made = Connection(self._address)
+        made = Connection(self.address)
         self._connections.append(made)
         return made
 

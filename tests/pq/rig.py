@@ -48,6 +48,7 @@ def batch(
     producer: tuple[int, int, int] = (-1, -1, -1),
     fill: bytes = b"x",
     size: int = 0,
+    attributes: int = 0,
 ) -> tuple[memoryview, BatchHeader]:
     """A checked batch of the values, or of one value that makes it `size` bytes; `producer` is id, epoch, first
     sequence."""
@@ -56,10 +57,15 @@ def batch(
     producer_id, epoch, sequence = producer
     encoded = records.encode_batch(
         [Record(0, stamp, None, value) for stamp, value in zip(stamps, content, strict=True)],
-        codec=codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence,
+        codec=codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, attributes=attributes,
     )  # fmt: skip
     view = memoryview(encoded)
     return view, check_produced(view, 1 << 30)
+
+
+def transactional(*values: bytes, producer: tuple[int, int, int]) -> tuple[memoryview, BatchHeader]:
+    """A checked batch of a producer's Kafka transaction."""
+    return batch(*values, producer=producer, attributes=records.TRANSACTIONAL)
 
 
 def _value_bytes(size: int) -> int:

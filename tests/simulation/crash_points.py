@@ -5,7 +5,7 @@ from functools import partial
 from itertools import count, islice
 
 from tests.simulation.run import Outcome, run_forgetting, run_loss
-from tests.simulation.world import has_transactions
+from tests.simulation.world import has_compacted, has_transactions
 
 FORGOTTEN = (0, 1, 3, 8)
 
@@ -24,6 +24,11 @@ def second_cell_points(seed: int, points: int) -> Iterator[Callable[[], Outcome]
     return islice(_every_of_second(seed), points)
 
 
+def compacted_points(seed: int, points: int) -> Iterator[Callable[[], Outcome]]:
+    """Yield `points` runs with a compacted topic, each with a loss of the system cell at one of its commits."""
+    return islice(_every_compacted(seed), points)
+
+
 def _every(seed: int) -> Iterator[Callable[[], Outcome]]:
     for number in count(seed):
         for commit in range(_undisturbed(number).commits):
@@ -37,6 +42,13 @@ def _every_of_second(seed: int) -> Iterator[Callable[[], Outcome]]:
         for commit in range(_undisturbed(number).second_commits if has_transactions(number) else 0):
             yield partial(run_loss, number, commit, stored=False, of_second=True)
             yield partial(run_loss, number, commit, stored=True, of_second=True)
+
+
+def _every_compacted(seed: int) -> Iterator[Callable[[], Outcome]]:
+    for number in count(seed):
+        for commit in range(_undisturbed(number).commits if has_compacted(number) else 0):
+            yield partial(run_loss, number, commit, stored=False)
+            yield partial(run_loss, number, commit, stored=True)
 
 
 def _undisturbed(seed: int) -> Outcome:

@@ -1,19 +1,29 @@
-"""Workers of sorted tables' merges that run in this process, on a loop whose time is a number; and end on cue."""
+"""Workers of sorted tables' merges, and of cleanings, that run in this process, on a loop whose time is a number; and
+end on cue."""
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from pqbroker.tables.work import pool
+from pqbroker.broker.services.cleaning import cleaner, cleaning_pass
+from pqbroker.pq.log.cleaning_windows import WindowLimits
+from pqbroker.tables.work import log_cleaning, pool
 from pqbroker.tables.work.messages import Line, Message
 from pqbroker.tables.work.process import WorkerGone
 from pqbroker.tables.work.sorted import merging
 from pqbroker.tables.work.sorted.refusal import MergeRefused
+from tests.support.inline_cleaning import CleaningWorkers
 
 PIECE_BYTES = 700
 """Small, so that chunks have several pieces and a merge several commits."""
+CLEANING_PAUSE_S = 0.001
+"""Time of each message of a cleaning, so that others act between them."""
+WINDOW_LIMITS = {"base_bytes": 3_000, "count_max": 4}
+"""Such that a log has several windows."""
 
 
 class _Sent(Line):
@@ -78,8 +88,16 @@ class InlineWorkers:
 
 @contextmanager
 def inline_workers(is_killed: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Have the merges of sorted tables run in this process."""
+    """Have the merges of sorted tables, and cleanings, run in this process."""
+
+    async def meet(_: str) -> bool:
+        await asyncio.sleep(CLEANING_PAUSE_S)
+        return is_killed()
+
     with (
+        patch.object(cleaner, "WorkerPool", lambda _: CleaningWorkers(meet)),
+        patch.object(cleaning_pass, "WindowLimits", partial(WindowLimits, **WINDOW_LIMITS)),
+        patch.object(log_cleaning, "BODY_PIECE_BYTES", PIECE_BYTES),
         patch.object(pool, "WorkerPool", lambda _: InlineWorkers(is_killed)),
         patch.object(merging, "CHUNK_PIECE_BYTES", PIECE_BYTES),
     ):

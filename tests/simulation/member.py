@@ -13,6 +13,7 @@ from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.tablets.coordinator_rows import MemberProtocol
 from tests.pq.rig import read, values_of
+from tests.simulation.compacted_story import COMPACTED
 from tests.simulation.ledger import Value, expect
 from tests.simulation.transaction_story import LOG
 from tests.simulation.world import TABLE, World
@@ -96,7 +97,7 @@ class SimulatedMember:
     def _share(self, joined: Joined) -> dict[str, bytes]:
         """Everything that there is, dealt out."""
         groups = self._world.node.node.cell.current.topics
-        names = sorted(name for name in groups.names() if name not in (TABLE, LOG))
+        names = sorted(name for name in groups.names() if name not in (TABLE, LOG, COMPACTED))
         found = [(name, server.index) for name in names for server in _servers(groups.get(name))]
         members = sorted(member.member_id for member in joined.members)
         return {

@@ -88,7 +88,8 @@ class SimulatedNode:
         self._owner = owner
         self.openings += 1
         self._retention = self._loop.create_task(self._retain(owner))
-        self._tasks = [self._loop.create_task(owner.watch(self._opened)), self._retention]
+        cleaning = self._loop.create_task(self.node.cleaner.run(self.node))
+        self._tasks = [self._loop.create_task(owner.watch(self._opened)), self._retention, cleaning]
 
     def _opened(self) -> None:
         self.node.metrics.cell_openings += 1

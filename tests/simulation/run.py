@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from tests.simulation.admin import Observer, SimulatedAdmin
 from tests.simulation.chaos import Chaos, LossAt, Mishaps
+from tests.simulation.compacted_topic import SimulatedCompactedTopic
 from tests.simulation.follower import SimulatedFollower
 from tests.simulation.inline_workers import inline_workers
 from tests.simulation.ledger import Violation, expect
@@ -79,6 +80,7 @@ def run_forgetting(seed: int, commit: int, forgotten: int) -> Outcome:
         await loss.run(world)
         living.cancel()
         await asyncio.wait([living])
+        world.is_ending = True
         await world.node.kill()
         world.node.engine.forget(forgotten)
         await world.node.start()
@@ -101,6 +103,8 @@ async def _live(world: World, chaos: Chaos) -> None:
             clients.create_task(SimulatedFollower(world).run())
             if world.has_table:
                 clients.create_task(SimulatedTable(world).run())
+            if world.compacted_story is not None:
+                clients.create_task(SimulatedCompactedTopic(world, world.compacted_story).run())
             if world.sorted_story is not None:
                 clients.create_task(SimulatedSortedTable(world, world.sorted_story).run())
             for group in GROUPS:

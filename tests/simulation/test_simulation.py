@@ -1,4 +1,4 @@
-"""300 seeds and 400 crash points. More of them: python -m tests.simulation --help"""
+"""300 seeds and 600 crash points. More of them: python -m tests.simulation --help"""
 
 import os
 import subprocess
@@ -8,13 +8,14 @@ import pytest
 
 from pqbroker.pq.log import producers
 from pqbroker.pq.log.producers import Producer
-from tests.simulation.crash_points import crash_points, second_cell_points
+from tests.simulation.crash_points import compacted_points, crash_points, second_cell_points
 from tests.simulation.run import SimulationFailed, run
 
 SEEDS = 300
 SEEDS_A_TEST = 25
 CRASH_POINTS = 300
 SECOND_CELL_POINTS = 100
+COMPACTED_POINTS = 200
 SLOW_S = 400
 """Ten times what it takes where nothing else runs."""
 
@@ -45,6 +46,13 @@ def test_a_crash_at_any_commit_loses_nothing_acknowledged_and_leaves_nothing_hal
 def test_a_loss_of_the_second_cell_at_any_commit_tears_no_transaction() -> None:
     outcomes = [one() for one in second_cell_points(0, SECOND_CELL_POINTS)]
     assert len(outcomes) == SECOND_CELL_POINTS
+
+
+@pytest.mark.spec("G.3")
+@pytest.mark.timeout(SLOW_S)
+def test_a_loss_at_any_commit_beside_a_cleaner_that_always_runs_costs_no_key() -> None:
+    outcomes = [one() for one in compacted_points(0, COMPACTED_POINTS)]
+    assert len(outcomes) == COMPACTED_POINTS
 
 
 def test_a_seed_tells_the_same_story_every_time_and_everywhere() -> None:

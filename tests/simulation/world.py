@@ -10,6 +10,7 @@ from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.serving.offsets import TopicPartition
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.tablets.scheme_state import TopicRecord
+from tests.simulation.compacted_story import CompactedStory, cleaning
 from tests.simulation.ledger import GroupBook, TopicBook, expect
 from tests.simulation.node import SimulatedNode
 from tests.simulation.sorted_story import SortedStory
@@ -20,8 +21,12 @@ TABLE = "table"
 CELLS_SHARE = 0.4
 TABLE_SHARE = 0.4
 SORTED_SHARE = 0.4
+COMPACTED_SHARE = 0.4
+"""Share of the runs with a compacted topic."""
 TRANSACTIONS_SHARE = 0.7
 """Share of the runs with a sorted table; they have a second cell too."""
+HAS_ROOM = 0.7
+"""Share of the runs in which a cleaning has room for all keys."""
 WORKER_KILLS = 0.03
 """Share of the messages of workers at which they end."""
 LINES_TOLD = 40
@@ -33,7 +38,9 @@ class World:
 
     def __init__(self, seed: int, *, forgettable: int = 0) -> None:
         self.seed = seed
-        self.node = SimulatedNode(_settings(self.chance("settings")), forgettable=forgettable)
+        has_room = self.chance("room for keys").random() < HAS_ROOM
+        settings = cleaning(_settings(self.chance("settings")), has_room=has_room)
+        self.node = SimulatedNode(settings, forgettable=forgettable)
         self.has_cells = not forgettable and self.chance("cells").random() < CELLS_SHARE
         """Whether there is a second cell, and tablets move."""
         self.has_table = not forgettable and self.chance("has table").random() < TABLE_SHARE
@@ -43,6 +50,7 @@ class World:
         if self.sorted_story is not None and has_transactions(seed):
             self.transaction_story = TransactionStory(self.sorted_story)
             self.has_cells = True
+        self.compacted_story = CompactedStory(self.node) if not forgettable and has_compacted(seed) else None
         self._worker_kills = self.chance("worker kills")
         self.topics: dict[bytes, TopicBook] = {}
         self.groups = {name: GroupBook(name) for name in GROUPS}
@@ -102,6 +110,11 @@ class World:
 def has_sorted(seed: int) -> bool:
     """Return True if a run has a sorted table, unless its store forgets."""
     return _chance(seed, "has sorted table").random() < SORTED_SHARE
+
+
+def has_compacted(seed: int) -> bool:
+    """Return True if a run has a compacted topic, unless its store forgets."""
+    return _chance(seed, "has compacted topic").random() < COMPACTED_SHARE
 
 
 def has_transactions(seed: int) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
+from pqbroker.fixture.http_calls import HttpCalls
 from pqbroker.pipeline.errors import JobError
 from pqbroker.pipeline.lakes.lake import LakeError
 from pqbroker.pipeline.lakes.landing import Landing
@@ -21,6 +22,11 @@ from pqbroker.pipeline.relays.replaying import Replaying
 from tests.spark.lakes import Lander
 from tests.spark.topics import Topics
 from tests.support.drivers.driver import RECENT_MS, Message
+from tests.support.serving import Served
+
+COMPACTED = {
+    "cleanup.policy": "compact", "pq.low.watermark.bytes": "1024", "min.cleanable.dirty.ratio": "1",
+}  # fmt: skip
 
 
 class Taker:
@@ -157,3 +163,28 @@ def test_a_table_is_replayed_from_its_latest_version(
     assert (record.key, record.value) == (b"a", b"2")
     files = json.loads((tmp_path / "state" / "files.json").read_text())
     assert all("/versions/0/" in name for name in files)
+
+
+@pytest.mark.spec("G.3")
+def test_a_table_of_a_topic_that_is_cleaned_between_its_batches_has_the_same_keys(
+    topics: Topics, broker: Served, fresh_name: Callable[[], str], tmp_path: Path
+) -> None:
+    """Batches are cut by offsets, of which a cleaning leaves few, or none."""
+    name, calls, values = fresh_name(), HttpCalls(lambda: broker.http or ""), {}
+    calls.ask("POST", "/v1/topics", {"name": name, "partitions": 2, "config": COMPACTED})
+    taker = Taker(topics.spark, Snapshotting(name, tmp_path / "table", topics.address))
+    for turn in range(4):
+        for number in range(60):
+            key = b"%d" % (number % 7)
+            value = None if number == 50 + turn else b"%d %d" % (turn, number) + bytes(100)
+            produce(topics, taker, (key, value), partition=number % 7 % 2)
+            values[key] = value
+        if turn % 2:
+            taker.run(batch_rows_max=25)
+        calls.ask("POST", f"/v1/topics/{name}/clean", {})
+        while {calls.ask("GET", f"/v1/topics/{name}/partitions/{index}")["cleaning"]["state"] for index in (0, 1)} != {
+            "clean"
+        }:
+            pass
+    taker.run(batch_rows_max=25)
+    assert taker.values() == {key: value for key, value in values.items() if value is not None}

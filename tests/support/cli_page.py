@@ -18,8 +18,8 @@ This page is written from the commands (`python -m tests.support.cli_page`); a t
 protocol with any broker, ours or Apache Kafka, the one at `127.0.0.1:9092` unless `--broker HOST:PORT` or the
 environment's `PQBROKER_BROKER` names another. Several are named with commas between them; the port is 9092 unless
 given. A command that needs what a broker does not serve says so. `pqbroker tablet`, `table`, `transaction`, `cell`,
-`bundle`, `sql`, `backup` and `cluster connections` are for brokers of ours alone: they ask the HTTP address,
-`127.0.0.1:8092` unless `--http HOST:PORT` or `PQBROKER_HTTP` names another.
+`bundle`, `sql`, `backup`, `topic clean` and `cluster connections` are for brokers of ours alone: they ask the HTTP
+address, `127.0.0.1:8092` unless `--http HOST:PORT` or `PQBROKER_HTTP` names another.
 
 - `pqbroker`, `pqbroker topic` and the like without more list their commands; `--help` explains one.
 - `--json` prints objects with the keys below, one a line; else there are tables for people. `NO_COLOR` turns their
@@ -44,6 +44,9 @@ given. A command that needs what a broker does not serve says so. `pqbroker tabl
 _FED = (
     "table, path, topic, state, reason (code, message, cure), lag, dead_letter_count, dead_letter_topic, columns, "
     "created, partitions (partition, offset, end_offset, lag), dead_letters (partition, offset, reason)"
+)
+_TRANSACTIONAL_ID = (
+    "name, state, producer_id, producer_epoch, timeout_ms, started, changed, partition_count, groups"
 )
 _TRANSACTION = (
     "transaction, state, principal, start_timestamp, started, timeout_ms, expires, cause, commit_timestamp; times in "
@@ -75,6 +78,10 @@ KEYS = {
     "sql": "the columns of the query; with `--csv`, `--arrow` and `--explain` none",
     "topic export": "topic, file, records, bytes",
     "topic configs": "topic, configs (name: value, source)",
+    "topic clean": (
+        "topic, dry_run, partitions (partition, is_cleaned, bodies, windows, size_bytes, dirty_bytes, dirty_ratio, "
+        "head_bytes, text), with --wait passes (those of `GET /v1/cleaner`)"
+    ),
     "topic trim": "topic, partitions (partition, before, start, deleted)",
     "topic delete": "topic, deleted",
     "produce": "on standard error: topic, records, bytes, seconds, partitions (partition, first, last)",
@@ -94,7 +101,8 @@ KEYS = {
     ),
     "top": (
         "topics (topic, partitions, records, size, records_per_s, bytes_per_s), "
-        "groups (group, state, members, lag, read_per_s)"
+        "groups (group, state, members, lag, read_per_s); with --http passes (topic, partition, reason, begun_ms, "
+        "bytes_read, bytes_written, bytes_read_per_s)"
     ),
     "tablet list": "id, type, owner, topic, state, generation, cell, partition_count",
     "tablet show": (
@@ -134,8 +142,10 @@ KEYS = {
     ),
     "table compact": "path, forced_compaction_revision, estimate",
     "table explain-compaction": "name, path, state, task_count, tasks, balance, left_out, rests, node_tasks",
-    "transaction list": f"{_TRANSACTION}; with --unfinished {_UNFINISHED}; with --resolved {_RESOLVED}",
-    "transaction describe": "as `transaction list`",
+    "transaction list": f"{_TRANSACTION}; with --unfinished {_UNFINISHED}; with --resolved {_RESOLVED}; "
+    f"with --kafka {_TRANSACTIONAL_ID}",
+    "transaction describe": "as `transaction list`; with --kafka also topics (topic, partitions), "
+    "offsets (group, topic, partition, offset) and cell",
     "transaction resolve": (
         "transaction, outcome, timestamp, dry_run, home, waits_for, known (committed, timestamp), "
         "participants (participant, since, bytes), left"
@@ -163,8 +173,10 @@ KEYS = {
 }
 """The tests of each command compare them with what it prints."""
 FAMILIES_OVER_HTTP = ("tablet ", "table ", "transaction ", "cell ", "bundle ")
-OVER_HTTP = {"sql", "get", "list", "exists", "set", "backup", "cluster connections"}
+OVER_HTTP = {"sql", "get", "list", "exists", "set", "backup", "cluster connections", "topic clean"}
 """Commands beside these families that ask the HTTP address of a broker of ours."""
+OVER_BOTH = {"top"}
+"""Commands that ask a broker's Kafka address, and that over HTTP where one is given."""
 WITHOUT_BROKER = {"completion", "doctor", "crashtest", "restore"}
 """Commands that ask no broker: they print a script, read a directory, or start their own."""
 

@@ -39,6 +39,26 @@ _PAUSES = "reading pauses"
 _FULL = "GROUP_MAX_SIZE_REACHED"
 
 LIMITS = (
+    # Transactional producers
+    Limit(
+        "time that a producer's transaction stays open", ("transaction.max.timeout.ms",), "INVALID_TRANSACTION_TIMEOUT",
+        "broker/kafka/handlers/test_transactional_producers.py::test_the_longest_timeout_is_transaction_max_timeout_ms",
+        share=Share.REQUEST,
+    ),
+    Limit(
+        "partitions and offsets of a producer's transaction", ("pqbroker.transactional.id.bytes.max",),
+        "POLICY_VIOLATION, of offsets INVALID_COMMIT_OFFSET_SIZE",
+        "broker/kafka/handlers/test_transactional_producers.py::test_transactions_hold_as_many_bytes_as_their_limit",
+    ),
+    Limit(
+        "transactional ids, with what their transactions hold",
+        ("pqbroker.transactional.ids.bytes.max", "transactional.id.expiration.ms"), "POLICY_VIOLATION",
+        "broker/kafka/handlers/test_transactional_producers.py::"
+        "test_transactional_ids_hold_as_many_bytes_as_their_limit_together",
+        share=Share.ADDRESS,
+        beside="broker/kafka/handlers/test_transactional_producers.py::"
+        "test_ids_of_one_address_leave_room_for_those_of_another",
+    ),
     # Requests
     Limit(
         "bytes of a request", ("socket.request.max.bytes",), _CLOSES,
@@ -416,6 +436,14 @@ LIMITS = (
         "tablets of one request's rows", ("tables/rows.py:TABLETS_MAX",), "SEVERAL_TABLETS",
         "broker/web/test_inserting.py::test_rows_for_a_tablet_that_takes_none_write_nothing",
         share=Share.REQUEST,
+    ),
+    Limit(
+        "producers with open Kafka transactions in a partition", ("pq.producer.ids.max",), "POLICY_VIOLATION",
+        "pq/serving/test_producer_transactions.py::test_more_open_transactions_than_producers_are_kept_are_refused",
+    ),
+    Limit(
+        "markers of one write cycle", ("pq/serving/end_markers.py:MARKERS_AT_ONCE",), "they wait for the next",
+        "pq/serving/test_producer_transactions.py::test_markers_that_come_together_share_a_cycle",
     ),
     Limit(
         "idempotent producers of a partition", ("pq.producer.ids.max",), "the oldest are forgotten",

@@ -177,13 +177,27 @@ def _pq_row(k: Fields, v: Fields) -> str:
         return "head blob" if is_head else "body blob"
     if kind == "i":
         _entry_head(v, {1: "value"})
-        v.number(1, "format", {1: ""})
+        v.number(1, "format", {1: "", 2: "has aborted transactions"})
         v.number(8, "start offset")
         v.number(8, "end offset")
         for _ in range(v.number(4, "epochs")):
             v.number(4, "epoch")
             v.number(8, "first offset")
         return "partition"
+    if kind == "a":
+        k.constant(b"_", "separator")
+        k.text(20, "marker offset")
+        _entry_head(v, {1: "value"})
+        v.number(1, "format", {1: ""})
+        for name in ("producer id", "first offset", "last stable offset"):
+            v.number(8, name)
+        return "aborted transaction"
+    if kind == "c":
+        _entry_head(v, {1: "value"})
+        v.number(1, "format", {1: ""})
+        for name in ("cleaned to", "ended_ms", "tombstones due_ms"):
+            v.number(8, name, signed=True)
+        return "cleaning"
     assert kind == "m", k.data
     return _producer_or_consumer(k, v)
 
@@ -191,7 +205,7 @@ def _pq_row(k: Fields, v: Fields) -> str:
 def _producer_or_consumer(k: Fields, v: Fields) -> str:
     mark = k.text(1, "mark")
     _entry_head(v, {1: "value"})
-    form = v.number(1, "format", {1: "", 2: ""})
+    form = v.number(1, "format", {1: "", 2: "", 3: ""})
     if mark == "c":
         k.text(k.left, "group")
         for size, name in ((8, "offset"), (4, "leader epoch"), (8, "commit_ms"), (8, "expire_ms")):
@@ -212,7 +226,13 @@ def _producer_or_consumer(k: Fields, v: Fields) -> str:
     v.number(8, "written_ms")
     if form > 1:
         v.number(8, "last timestamp", signed=True)
-    for _ in range(v.number(8, "batches")):
+    batches = v.number(8, "batches")
+    if form > 2:
+        for size, name in (
+            (4, "coordinator epoch"), (8, "marker offset"), (8, "open offset"), (8, "open since ms"),
+        ):  # fmt: skip
+            v.number(size, name, signed=True)
+    for _ in range(batches):
         for name in ("sequence from", "sequence to", "base offset", "log append time"):
             v.number(8, name, signed=True)
     return "producer"

@@ -16,6 +16,7 @@ def test_a_result_takes_the_place_of_the_one_before_and_a_new_one_comes_last() -
     page = PAGE.read_text(encoding="utf-8")
     once = noted(page, "tests.new --count 5", "a result with a | in it")
     assert once == page + "| `python -m tests.new --count 5` | a result with a / in it |\n"
+    assert noted(once, "tests.ne", "b") == once + "| `python -m tests.ne` | b |\n"
     assert noted(once, "tests.new --count 9", "b") == page + "| `python -m tests.new --count 9` | b |\n"
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from pqbroker.broker.services.cells.cell_owner import open_cell
 from pqbroker.conf.broker import BrokerSettings
+from pqbroker.pq.log.cleaned_log import CleanedLog
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.log.keys import part_key
 from pqbroker.pq.serving.partition_server import PartitionServer
@@ -23,7 +24,7 @@ from pqbroker.storage.kv.commands import CopyRange, IncrementGeneration, Write
 from pqbroker.storage.tablets.base_tablet import BaseTablet
 from pqbroker.storage.tablets.row_sets import RowChanges
 from pqbroker.storage.tablets.tablet import TabletType
-from tests.pq.rig import START_MS, batch
+from tests.pq.rig import START_MS, batch, transactional
 from tests.support.on_disk import (
     ROWS,
     Fields,
@@ -44,7 +45,8 @@ LONER, LOGGER = TabletId(40), TabletId(41)
 BLOBS = ("head blob", "body blob", "part of a batch")
 KINDS = {
     "blob", "segment", "commit number", "cell fact", "tablet", "block", "barriers", "keep flag", "user generation",
-    "body blob", "head blob", "part of a batch", "partition", "producer", "consumer",
+    "body blob", "head blob", "part of a batch", "partition", "producer", "consumer", "aborted transaction",
+    "cleaning",
 }  # fmt: skip
 
 
@@ -87,7 +89,11 @@ async def fill(partition: PartitionServer) -> None:
     start = partition.end_offset
     sizes = (100, 3_000, 900, 40_000, 70_000, 100, 5_000)
     for number, size in enumerate(sizes):
-        await partition.write(*batch(size=size, producer=(5, 0, start + number)))
+        await partition.write(*batch(size=size, producer=(5, 0, number + (len(sizes) if start else 0))))
+    for producer_id in (6, 7):
+        await partition.write(*transactional(b"aborted or open", producer=(producer_id, 0, 1 if start else 0)))
+    await partition.end_transaction(6, 0, 3, is_commit=False)
+    assert await partition.replace_bodies((), CleanedLog(1, START_MS))
 
 
 async def change_keys(partition: PartitionServer) -> None:

@@ -14,6 +14,7 @@ from pqbroker.pq.log.batch_run import Batches
 from pqbroker.pq.reading.query import ReadQuery
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.records import TRANSACTIONAL, Record, encode_batch, read_header
 from pqbroker.storage.tablets.scheme_objects import MATERIALIZATIONS
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.feed_progress import FeedMove
@@ -524,3 +525,24 @@ async def test_a_damaged_partition_is_named_and_fed_on_when_it_can_be_read(
     await web.ask("POST", f"{ONE}/resume", {})
     await caught_up(web)
     assert (await rows_of(web, {"key": "a"}))[0]["value"] == "2"
+
+
+async def test_records_of_a_transaction_come_with_its_commit_and_aborted_ones_never(web: Web) -> None:
+    await create(web)
+    topic = web.node.server.node.cell.current.topics.get("orders")
+    assert topic is not None
+    server = topic.partitions[0]
+    for number, value in enumerate((b"1", b"2")):
+        record = Record(0, 5, b"a", value)
+        encoded = memoryview(
+            encode_batch([record], attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=number)
+        )
+        await server.write(encoded, read_header(encoded))
+        if number == 0:
+            await produce(web, ("b", "1"))
+            found = await shown(web, lambda found: found["state"] == "running")
+            assert found["lag"] == 0
+            await server.end_transaction(7, 0, 0, is_commit=True)
+    await server.end_transaction(7, 0, 0, is_commit=False)
+    await caught_up(web)
+    assert [row and row["value"] for row in await rows_of(web, {"key": "a"}, {"key": "b"})] == ["1", "1"]

@@ -10,12 +10,16 @@ import pytest
 
 from pqbroker.broker.ground.metrics import FAMILIES
 from pqbroker.broker.kafka.net.connection_limits import IDLE_S
+from pqbroker.broker.services.cleaning.cleaning_pass import CleaningPass
+from pqbroker.broker.services.cleaning.passes import PassFailed
 from pqbroker.broker.services.topics import staged_rows
+from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.metadata import MetadataRequest
 from pqbroker.storage.pool_status import Colour
 from tests.broker.conftest import make_batch, produce_request, until
 from tests.broker.kafka.handlers.test_delete_records import delete
 from tests.broker.kafka.handlers.test_fetch import fetch_request
+from tests.broker.kafka.transacting import WireProducer
 from tests.broker.services.coordination.classic.test_handlers import form
 from tests.broker.web.conftest import Web
 from tests.broker.web.test_metrics import Values, commit_offsets, is_blocked, scrape
@@ -96,6 +100,16 @@ class Hour:
     async def group(self) -> None:
         await form(await self.web.node.connect())
         await commit_offsets(self.web, "g", ("t", 0, 1))
+
+    async def produce_in_a_transaction(self) -> None:
+        """A transaction of a Kafka producer, which is open for a second."""
+        producer = WireProducer(await self.web.node.connect())
+        await producer.begin()
+        await producer.add(("third", 0))
+        self.web.node.clock.now_ms += 1000
+        await self.scrape()
+        await producer.end(is_commit=True)
+        await producer.until_state("CompleteCommit")
 
     async def drop(self) -> None:
         """A topic, whose tablet is blocked then."""
@@ -227,6 +241,37 @@ class Hour:
         await web.ask("POST", "/v1/materializations/latest/pause", {})
         await web.ask("POST", "/v1/topics/fed/records", {"records": [{"key": "a", "value": "3"}]})
 
+    async def clean(self) -> None:
+        """A compacted topic loses old records, then a tombstone; a worker is lost, a pass fails, another is stopped."""
+        web, path, cleaner = self.web, "/v1/topics/kept", self.web.node.server.node.cleaner
+        config = {"cleanup.policy": "compact", "pq.low.watermark.bytes": 1024, "delete.retention.ms": 0}
+        await web.ask("POST", "/v1/topics", {"name": "kept", "config": config})
+        for value in ("1" * 900, "2" * 900, "3", None):
+            records = [{"key": "a", "value": value}, {"key": "b", "value": "4" * 300}]
+            status, answer = await web.ask("POST", f"{path}/records", {"records": records})
+            assert status == 201, answer
+        await self.scrape()
+        for _ in "12":
+            await self.pass_over(path)
+        while not cleaner.counters.workers_lost:
+            for pid in cleaner.worker_pids:
+                os.kill(pid, signal.SIGKILL)
+            await self.pass_over(path)
+        with pytest.MonkeyPatch.context() as patch:
+            for end in (fail, leave):
+                patch.setattr(CleaningPass, "run", end)
+                await self.pass_over(path)
+                await self.scrape()
+
+    async def pass_over(self, path: str) -> None:
+        """Have the cleaner go over a topic, and wait for its end."""
+        cleaner = self.web.node.server.node.cleaner
+        before = len(cleaner.history.ended)
+        await self.web.ask("POST", f"{path}/clean", {})
+        await until(lambda: bool(cleaner.running) or len(cleaner.history.ended) > before)
+        await self.scrape()
+        await until(lambda: len(cleaner.history.ended) > before)
+
     async def query(self) -> None:
         """A query that waits for its worker, one that is refused, and one whose worker is lost."""
         workers = self.web.node.server.node.workers
@@ -256,6 +301,14 @@ class Hour:
         }
 
 
+async def fail(*_: object) -> None:
+    raise PassFailed("a fault on cue")
+
+
+async def leave(*_: object) -> None:
+    raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
 def _told(name: str, kind: str, values: Values) -> frozenset[tuple[tuple[str, ...], float]]:
     name += {"counter": "_total", "histogram": "_count"}.get(kind, "")
     return frozenset(item for item in values.get(name, {}).items() if item[1])
@@ -268,9 +321,11 @@ async def test_every_metric_moves(serve: Callable[..., Awaitable[Web]]) -> None:
     await hour.web.node.create_topic("other", pq_producer_ids_max="1")
     await hour.web.node.create_topic("third")
     for step in (
-        hour.write, hour.forget_a_producer, hour.read, hour.refuse, hour.hold, hour.trim, hour.group, hour.stop_halfway,
+        hour.write, hour.forget_a_producer, hour.read, hour.refuse, hour.hold, hour.trim, hour.group,
+        hour.produce_in_a_transaction, hour.stop_halfway,
         hour.open_a_session, hour.drop, hour.break_the_protocol, hour.run_out_of_room, hour.lose_the_cell,
-        hour.connect_too_often, hour.tables, hour.sort, hour.transact, hour.materialize, hour.query,
+        hour.connect_too_often, hour.tables, hour.sort, hour.transact, hour.materialize, hour.clean,
+        hour.query,
     ):  # fmt: skip
         await step()
         await hour.scrape()

@@ -11,6 +11,7 @@ from openapi_spec_validator import validate
 from pqbroker.broker.web.openapi import openapi
 from pqbroker.broker.web.routing.routes import Route
 from pqbroker.broker.web.served import ROUTES
+from pqbroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.broker.web.conftest import Web
 
 SCHEMA = [{"name": "a", "type": "int64"}]
@@ -28,6 +29,10 @@ async def test_the_document_is_served_and_valid(web: Web) -> None:
 async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -> None:
     web = await serve(test_door=True)
     await web.node.create_topic("t")
+    await web.node.create_topic("kept", cleanup_policy="compact")
+    client = await web.node.connect()
+    made_id = await client.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000))
+    assert made_id.error_code == 0
     await web.node.produce("t", b"a")
     for name, mount in (("mounted", True), ("unmounted", False)):
         made = {"path": f"//{name}", "schema": SCHEMA, "tablet_count": 2, "mount": mount}
@@ -58,6 +63,7 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
         ("POST", "/v1/tables/{name}/rows"): {"rows": [{"a": 1}]},
         ("POST", "/v1/tables/{name}/staged-rows"): {"rows": [{"a": 1}], "session": "s", "sequence": 0},
         ("POST", "/v1/tables/{name}/staged-rows/commit"): {"pieces": [], "session": "s", "sequence": 0},
+        ("POST", "/v1/topics/{name}/clean"): {"dry_run": True},
         ("POST", "/v1/tables/{name}/lookup"): {"keys": [{"k": 1}]},
         ("DELETE", "/v1/tables/{name}/rows"): {"keys": [{"k": 1}]},
         ("POST", "/v1/tables/{name}/trim"): {"tablet_index": 0, "trimmed_row_count": 1},
@@ -100,7 +106,8 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
         of_tables = route.path.startswith(("/v1/tables", "/v1/materializations"))
         if "{transaction}" in route.path:
             names["transaction"] = (await web.ask("POST", "/v1/transactions", {}))[1]["transaction"]
-        path = route.path.format_map(names | ({**table, "tablet": 0} if of_tables else {}))
+        of_kept = {"name": "kept"} if "/clean" in route.path else {}
+        path = route.path.format_map(names | of_kept | ({**table, "tablet": 0} if of_tables else {}))
         if required := {parameter.name: names[parameter.name] for parameter in route.parameters if parameter.required}:
             path += f"?{urlencode(required)}"
         status, answer = await web.ask(route.method, path, bodies.get((route.method, route.path)))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pqbroker.broker.services.tables import readiness
 from pqbroker.pq.log.keys import meta_key
 from pqbroker.pq.serving.topics import Topics
 from pqbroker.storage.ids import SYSTEM_CELL
@@ -14,6 +15,7 @@ from pqbroker.storage.kv.commands import INLINE, Write
 from tests.broker.conftest import until
 from tests.broker.web.conftest import Web
 from tests.broker.web.test_tables import NAME, create, insert, reopened, select, tablets
+from tests.pq.rig import transactional
 
 pytestmark = pytest.mark.spec("E.9")
 
@@ -222,6 +224,45 @@ async def test_rows_of_a_producer_with_sequences_are_glued_in_any_order(web: Web
     assert await ids(web, 1) == [[0, 1, 10, 11]]
     assert (await web.node.produce(NAME, b'{"id":2}', producer_id=7, producer_epoch=0, base_sequence=2)).error_code == 0
     assert await ids(web, 1) == [[0, 1, 10, 11, 2]]
+
+
+async def test_an_open_kafka_transaction_is_named_and_aborted_rows_are_not_glued(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "WAIT_S", 0)
+    await create(web, tablet_count=2)
+    topic = web.node.server.node.cell.current.topics.get(NAME)
+    assert topic is not None
+    server = topic.partitions[1]
+    for number in range(3):
+        await server.write(*transactional(b'{"id":%d}' % number, producer=(7, 0, number)), [9])
+        if number < 2:
+            await server.end_transaction(7, 0, 0, is_commit=number == 1)
+    await command(web, "unmount")
+    status, answer = await command(web, "reshard", tablet_count=1)
+    assert (status, answer["error"]["code"]) == (409, "WRONG_STATE")
+    since = "since 2023-11-14T22:13:20+00:00"
+    told = f"partition 1: producer 7 has an open Kafka transaction from offset 4 on, {since}"
+    assert told in answer["error"]["message"]
+    await server.end_transaction(7, 0, 0, is_commit=False)
+    assert (await command(web, "reshard", tablet_count=1))[0] == 200
+    await command(web, "mount")
+    assert await ids(web, 1) == [[1]]
+    assert await tablets(web, "total_row_count") == [6]
+    await reopened(web)
+    assert await ids(web, 1) == [[1]]
+
+
+async def test_a_reshard_waits_for_the_end_of_a_kafka_transaction(web: Web) -> None:
+    await create(web, tablet_count=1)
+    topic = web.node.server.node.cell.current.topics.get(NAME)
+    assert topic is not None
+    await topic.partitions[0].write(*transactional(b'{"id":1}', producer=(7, 0, 0)), [9])
+    await command(web, "unmount")
+    reshard = asyncio.create_task(command(web, "reshard", tablet_count=2))
+    await until(lambda: len(topic.partitions[0].watchers) > 0)
+    await topic.partitions[0].end_transaction(7, 0, 0, is_commit=True)
+    assert (await reshard)[0] == 200
 
 
 async def test_rows_of_another_cell_are_glued_too(web: Web) -> None:

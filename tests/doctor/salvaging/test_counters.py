@@ -18,7 +18,16 @@ from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.tablets import scheme_state
 from pqbroker.storage.tablets.base_tablet import encode_record
 from pqbroker.storage.tablets.channel_profiles import begin_channels
-from pqbroker.storage.tablets.coordinator_rows import GROUP_ROWS, GroupImage, StoredGroup, group_row
+from pqbroker.storage.tablets.coordinator_rows import (
+    GROUP_ROWS,
+    LAST_PRODUCER_EPOCH,
+    TRANSACTIONAL_ROWS,
+    GroupImage,
+    StoredGroup,
+    TransactionalImage,
+    group_row,
+    transactional_row,
+)
 from pqbroker.storage.tablets.row_sets import Operation
 from pqbroker.storage.tablets.scheme import TIMESTAMPS_RESERVED
 from pqbroker.storage.tablets.tablet import LOG_CHANNEL, TabletRecord, TabletType, record_key
@@ -42,6 +51,13 @@ class SystemCell(Stored):
         create = [Operation.CREATE, GROUP_ROWS.row_set, [["group_id", "str"]], [*GROUP_ROWS.columns]]
         rows = {name: group_row(StoredGroup(_group(name, at), 0)) for name, at in generations.items()}
         puts = [[Operation.PUT, GROUP_ROWS.row_set, [name], dict(row)] for name, row in rows.items()]
+        self.log(COORDINATOR, TabletType.COORDINATOR, [create, *puts])
+
+    def producers(self, **epochs: int) -> None:
+        columns = [*TRANSACTIONAL_ROWS.columns]
+        create = [Operation.CREATE, TRANSACTIONAL_ROWS.row_set, [["transactional_id", "str"]], columns]
+        rows = {name: transactional_row(TransactionalImage(name, 7, at, 1000)) for name, at in epochs.items()}
+        puts = [[Operation.PUT, TRANSACTIONAL_ROWS.row_set, [name], dict(row)] for name, row in rows.items()]
         self.log(COORDINATOR, TabletType.COORDINATOR, [create, *puts])
 
     def log(self, tablet: TabletId, kind: TabletType, operations: list[Any]) -> None:
@@ -151,3 +167,14 @@ def test_what_later_rounds_wrote_stays_as_it_is(cell: SystemCell) -> None:
     found.changes.apply(cell)
     assert cell.fact(SCHEME, scheme_state.SCHEME_FACTS, "next_tablet_id") == 70_000
     assert cell.fact(HIVE, hive.HIVE_FACTS, "next_cell") == 3
+
+
+def test_epochs_of_transactional_ids_move_behind_all_that_lost_changes_can_have_given(cell: SystemCell) -> None:
+    cell.producers(a=4, last=LAST_PRODUCER_EPOCH, fenced=LAST_PRODUCER_EPOCH + 1)
+    cell.lose(3)
+    found = {
+        name: TRANSACTIONAL_ROWS.read(name, cell.row_of(COORDINATOR, TRANSACTIONAL_ROWS.row_set, name)).epoch
+        for name in ("a", "last", "fenced")
+    }
+    assert found["a"] >= 7
+    assert (found["last"], found["fenced"]) == (LAST_PRODUCER_EPOCH, LAST_PRODUCER_EPOCH + 1)

@@ -7,7 +7,8 @@ import pytest
 from pqbroker.doctor.salvaging.losses import CellSalvage, NewBlobs
 from pqbroker.doctor.salvaging.lost_offsets import PartitionSalvage, offsets_given_max
 from pqbroker.pq.log.body import decode_index
-from pqbroker.pq.log.keys import OFFSET_MAX, body_key, head_key, meta_key
+from pqbroker.pq.log.cleaned_log import CleanedLog
+from pqbroker.pq.log.keys import OFFSET_MAX, body_key, cleaned_key, head_key, meta_key
 from pqbroker.pq.log.start_state import Meta, StartState, StoredBlob, build_start_state
 from pqbroker.protocol.records import stamp
 from pqbroker.storage.blobs.blob_id import BlobId
@@ -118,6 +119,16 @@ def test_a_partition_that_later_rounds_wrote_is_left_as_it_is(stored: Stored) ->
     before = dict(stored.index)
     assert stored.plan() == []
     assert stored.index == before
+
+
+def test_what_is_known_of_cleanings_goes_with_any_salvage(stored: Stored) -> None:
+    stored.meta(0, 0)
+    stored.head(0)
+    stored.head(1, newer=True)
+    before = dict(stored.index)
+    stored.store(cleaned_key(0), Entry.inline(1, [CleanedLog(1, 1).encode()], 0).row, newer=True)
+    assert stored.plan() == []
+    assert stored.index == before, "a lost round may have replaced bodies that are here again"
 
 
 def test_a_partition_that_lost_where_it_begins_begins_with_its_first_record(stored: Stored) -> None:

@@ -12,6 +12,7 @@ from pqbroker.broker.kafka.handlers import (
     describe_quorum,
     describe_topic_partitions,
     elect_leaders,
+    list_transactions,
 )
 from pqbroker.protocol.messages import describe_producers as producers
 from pqbroker.protocol.messages import describe_topic_partitions as partitions
@@ -170,9 +171,9 @@ def a_user(side: Side) -> DescribeUserScramCredentialsRequest:
     return DescribeUserScramCredentialsRequest(users=[UserName(name="u")])
 
 
-@varied(LEFT_OUT["ListTransactions"])
+@varied(list_transactions.API)
 def transactions(side: Side) -> ListTransactionsRequest:
-    return ListTransactionsRequest(state_filters=["Ongoing"], producer_id_filters=[5])
+    return ListTransactionsRequest(state_filters=["Ongoing"], producer_id_filters=[5_000_000])
 
 
 @varied(LEFT_OUT["DescribeAcls"])

@@ -305,7 +305,7 @@ def ends_of_epochs(side: Side) -> None:
         side.compare(of_epoch(first, topic=topic), f"topic {topic}")
 
 
-@varied(init_producer_id.API)
+@varied(init_producer_id.API, fixed=("transactional_id",))
 def a_producer(side: Side) -> InitProducerIdRequest:
     return InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
 

@@ -8,19 +8,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pqbroker.pq.log.cleaning import CleanedBodies, CleaningRules, clean
+from pqbroker.pq.log.cleaning import CleanedBodies, CleanedTransactions, CleaningRules, clean
 from pqbroker.pq.log.cleaning_keys import DIGEST_BYTES, LastOffsets, key_digest
+from pqbroker.pq.log.producer_transactions import AbortedBatches
 from pqbroker.protocol.cleaned_batches import delete_horizon, place_records
+from pqbroker.protocol.control_records import EndMarker
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.produced_batches import check_produced
 from pqbroker.protocol.records import (
     CONTROL,
     DELETE_HORIZON,
+    TRANSACTIONAL,
     Record,
     batches,
     decode_records,
     encode_batch,
     read_header,
+    stamp,
 )
 from pqbroker.storage.engine import Buffer
 from tests.support.depth import examples
@@ -223,6 +227,89 @@ def test_control_batches_and_records_without_a_key_stay() -> None:
     known = last_offsets(log[1:], 4)
     done = clean(log, 4, CleaningRules(known, 4, NOW_MS, DAY_MS, 1 << 20), is_clean_before=True)
     assert (done.batches, done.keyless, done.records_gone) == (log, 2, 0)
+
+
+def transacted(*steps: tuple[int, int, bytes | None]) -> list[memoryview]:
+    """Batches of one record: offset, producer, key; None for its marker."""
+    found = []
+    for offset, producer, key in steps:
+        if key is None:
+            one = EndMarker(producer, 0, 0, is_commit=False).batch(NOW_MS)
+            stamp(memoryview(one), offset, 0)
+        else:
+            record = Record(0, NOW_MS, key, b"%d" % offset)
+            one = encode_batch([record], base_offset=offset, producer_id=producer, attributes=TRANSACTIONAL)
+        found.append(memoryview(bytes(one)))
+    return found
+
+
+def clean_transactions(
+    log: list[memoryview], end: int, spans: list[tuple[int, int, int]], now_ms: int = NOW_MS, bound: int = 100
+) -> tuple[CleanedBodies, list[memoryview], list[int]]:
+    """One pass over the log in windows of two batches; its batches then, and the markers without a batch."""
+    aborted, met = AbortedBatches(spans), CleanedTransactions()
+    met.aborted = aborted
+    known = last_offsets([batch for batch in log if not aborted.has(read_header(batch))], bound)
+    wanted = CleaningRules(known, bound, now_ms, DAY_MS, 1 << 20, met)
+    made: list[memoryview] = []
+    is_clean = True
+    for number in range(0, len(log), 2):
+        window = log[number : number + 2]
+        done = clean(window, end_of(window), wanted, is_clean_before=is_clean)
+        is_clean = done.is_clean
+        made += [memoryview(bytes(batch)) for batch in done.batches]
+    assert end_of(made) == end
+    return done, made, met.emptied
+
+
+def shown(log: list[memoryview]) -> list[tuple[int, bool, int]]:
+    """Offset, whether it is a marker, and records of each batch."""
+    headers = [read_header(batch) for batch in log]
+    return [(one.base_offset, one.is_control, one.record_count) for one in headers]
+
+
+def test_aborted_records_go_and_hide_no_others() -> None:
+    log = transacted((0, 1, b"a"), (1, 2, b"a"), (2, 2, None), (3, 1, None), (4, 1, b"b"), (5, 1, None))
+    _, made, emptied = clean_transactions(log, 6, [(2, 2, 1)])
+    kept = [one for one in shown(made) if one[2]]
+    assert kept == [(0, False, 1), (2, True, 1), (3, True, 1), (4, False, 1), (5, True, 1)]
+    assert emptied == []
+
+
+def test_a_marker_goes_a_day_after_the_first_cleaning_that_meets_nothing_of_its_transaction() -> None:
+    log = transacted((0, 1, b"a"), (1, 1, None), (2, 2, b"a"), (3, 2, None), (4, 3, b"z"), (5, 3, None))
+    spans = [(1, 1, 0)]
+    done, log, emptied = clean_transactions(log, 6, spans)
+    assert (emptied, done.due_ms) == ([], None)
+    _, log, emptied = clean_transactions(log, 6, spans, NOW_MS + 1)
+    assert emptied == [1]
+    (first,) = [read_header(batch) for batch in log if read_header(batch).base_offset == 1]
+    assert delete_horizon(first) == NOW_MS + 1 + DAY_MS
+    assert first.is_control
+    _, log, _ = clean_transactions(log, 6, [], NOW_MS + DAY_MS)
+    assert 1 in [offset for offset, is_control, _ in shown(log) if is_control]
+    _, log, _ = clean_transactions(log, 6, [], NOW_MS + 1 + DAY_MS)
+    assert [offset for offset, is_control, _ in shown(log) if is_control] == [3, 5]
+    assert [record.offset for record in records_of(log) if record.key in (b"a", b"z")] == [2, 4]
+
+
+def test_a_marker_behind_a_batch_that_cannot_be_read_stays() -> None:
+    log = transacted((0, 1, b"a"), (1, 1, None))
+    damaged = bytearray(log[0])
+    damaged[-1] ^= 1
+    log[0] = memoryview(bytes(damaged))
+    met = CleanedTransactions()
+    wanted = CleaningRules(LastOffsets(9), 9, NOW_MS, DAY_MS, 1 << 20, met)
+    assert clean(log, 2, wanted, is_clean_before=True).batches == log
+    assert clean(log[1:], 2, wanted, is_clean_before=False).batches == log[1:]
+    assert met.emptied == []
+
+
+def test_a_marker_that_reaches_the_bound_stays() -> None:
+    log = transacted((0, 1, None), (1, 1, None))
+    _, made, emptied = clean_transactions(log, 2, [], bound=1)
+    assert emptied == [0]
+    assert made[1] == log[1]
 
 
 def test_what_reaches_the_bound_is_not_looked_at() -> None:

@@ -1,15 +1,31 @@
 """A full disk as a partition sees it: writes fail, all else goes on, and it clears by itself (semantics A.12, G.2)."""
 
 import asyncio
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from pqbroker.broker.services.cells.cell_owner import open_cell
+from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.log.write_cycle import Written
 from pqbroker.pq.serving.offsets import nobody_knows
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.disk import free_space
 from pqbroker.storage.pool_status import Colour
-from tests.pq.rig import MIB, Node, batch, check_invariants, check_store, read_all, write
+from tests.pq.rig import (
+    MIB,
+    START_MS,
+    Node,
+    batch,
+    check_invariants,
+    check_store,
+    read_all,
+    transactional,
+    write,
+)
+from tests.storage.cells import RocksCell
 
 
 async def refusal(partition: PartitionServer) -> ErrorCode:
@@ -79,3 +95,26 @@ async def test_a_disk_that_fills_by_itself_is_freed_by_deleting_records() -> Non
     await partition.retention.delete_before(stored - 10)
     assert (await write(partition, batch(b"a")))[0].base_offset == stored
     await check_store(node, partition)
+
+
+async def test_markers_of_kafka_transactions_are_written_with_the_room_of_the_ballast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(free_space, "LOOK_SECONDS", 0)
+    cell = RocksCell(tmp_path / "data")
+    settings = BrokerSettings()
+    engine = replace(cell.engine(), index_blob_bytes_max=settings.index_blob_bytes_max)
+    opened = await open_cell(engine, settings, lambda: START_MS)
+    server = (await opened.topics.create("t", 1, {})).partitions[0]
+    await server.write(*batch(size=60_000))
+    await server.write(*transactional(b"a", producer=(7, 0, 0)))
+    assert (tmp_path / "data" / "ballast").exists()
+    cell.disk.f_bavail = MIB // cell.disk.f_frsize
+    with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
+        await server.write(*batch(size=20_000))
+    for number in range(100):
+        assert await server.end_transaction(7, 0, 0, is_commit=False) == 2 + number
+    assert not (tmp_path / "data" / "ballast").exists()
+    assert server.state.stable_offset == server.end_offset == 102
+    await opened.stop()
+    await opened.cell.close()

@@ -4,23 +4,31 @@ deleted."""
 import pytest
 
 from pqbroker.pq.log import consumers, producers
+from pqbroker.pq.log.cleaned_log import CleanedLog
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.log.keys import (
+    aborted_key,
     body_key,
+    cleaned_key,
     consumer_key,
     head_key,
     meta_key,
     part_key,
     producer_key,
 )
-from pqbroker.pq.log.producers import Producer, StoredBatch
+from pqbroker.pq.log.producer_transactions import AbortedSpan
+from pqbroker.pq.log.producers import Producer, StoredBatch, TransactionalState
 from pqbroker.pq.log.start_state import Meta
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.kv.commands import INLINE, Write
 from tests.pq.rig import Node, batch, query, read_all, write
 
 PRODUCER = producers.encode(Producer(0, 0, 1, (StoredBatch(0, 0, 0, -1),)))
+HALF_OPEN = Producer(0, 0, 1, (StoredBatch(0, 0, 0, -1),), -1, TransactionalState(0, 0, open_offset=1))
+TRANSACTIONAL = producers.encode(HALF_OPEN._replace(transactional=TransactionalState(0, 0)))
+SPAN = AbortedSpan(3, 7, 1, 4).encode()
 CONSUMER = consumers.encode(ConsumerOffset(1))
+CLEANED = CleanedLog(1, 1).encode()
 META = Meta(0, 1, [(1, 0)]).encode()
 DATA = bytes(100)
 
@@ -32,16 +40,25 @@ BAD_ROWS = {
     "a key with a sign": (b"d0000000000_+0000000000000000001_00000_0000000001_00000|", DATA),
     "a body behind the head": (body_key(0, 5, 1), DATA),
     "a key that begins in one and ends behind it": (head_key(0, 3, 5), DATA),
-    "a meta row of another version": (meta_key(0), b"\2" + META[1:]),
+    "a meta row of another version": (meta_key(0), b"\3" + META[1:]),
     "an empty meta row": (meta_key(0), b""),
     "a meta row cut off": (meta_key(0), META[:-1]),
     "a start behind the end": (meta_key(0), Meta(9, 1, []).encode()),
     "an epoch of the future": (meta_key(0), Meta(0, 1, [(99, 0)]).encode()),
     "epochs out of order": (meta_key(0), Meta(0, 1, [(2, 0), (1, 1)]).encode()),
-    "a producer's row of another version": (producer_key(0, 7), b"\3" + PRODUCER[1:]),
+    "a producer's row of another version": (producer_key(0, 7), b"\4" + PRODUCER[1:]),
+    "a transactional producer's row cut off": (producer_key(0, 7), TRANSACTIONAL[:-1]),
+    "an open transaction without its time": (producer_key(0, 7), producers.encode(HALF_OPEN)),
+    "an aborted transaction of another version": (aborted_key(0, 3), b"\2" + SPAN[1:]),
+    "an aborted transaction behind the end": (aborted_key(0, 4), SPAN),
+    "an aborted transaction that ends before it begins": (aborted_key(0, 1), SPAN),
+    "an aborted transaction at no offset": (aborted_key(0, 3)[:-1] + b"x", SPAN),
     "a producer's row cut off": (producer_key(0, 7), PRODUCER[:-1]),
     "a producer without batches": (producer_key(0, 7), producers.encode(Producer(0, 0, 1, ()))),
     "a producer's id that is no number": (producer_key(0, 7)[:-1] + b"x", PRODUCER),
+    "a cleaning of another version": (cleaned_key(0), b"\2" + CLEANED[1:]),
+    "a cleaning cut off": (cleaned_key(0), CLEANED[:-1]),
+    "a cleaning up to no offset": (cleaned_key(0), CleanedLog(-1, 1).encode()),
     "a consumer's row of another version": (consumer_key(0, "g"), b"\2" + CONSUMER[1:]),
     "a consumer's row cut off": (consumer_key(0, "g"), CONSUMER[:9]),
     "a consumer's metadata that is no text": (consumer_key(0, "g"), CONSUMER + b"\xff"),

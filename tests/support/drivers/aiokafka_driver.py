@@ -12,6 +12,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.protocol.admin import DeleteGroupsRequest
 
 from tests.support.drivers.driver import (
+    FETCH_BYTES,
     HEARTBEAT_MS,
     METADATA_MS,
     REQUEST_TIMEOUT_S,
@@ -136,6 +137,9 @@ class AiokafkaDriver:
     def consumer(self, topic: str, group: str, instance_id: str | None = None) -> "AiokafkaConsumer":
         return AiokafkaConsumer(self._address, topic, group, instance_id)
 
+    def reader(self, topic: str, group: str) -> "AiokafkaReader":
+        return AiokafkaReader(self._address, topic, group)
+
     def groups(self) -> set[str]:
         return {listed[0] for listed in self._administer(lambda admin: admin.list_consumer_groups())}
 
@@ -198,6 +202,42 @@ class AiokafkaConsumer:
             metadata_max_age_ms=METADATA_MS,
         )  # fmt: skip
         self._consumer.subscribe([topic], listener=_Noting(self.assignments))
+        await self._consumer.start()
+
+
+class AiokafkaReader:
+    """See `driver.PartitionReader`."""
+
+    def __init__(self, address: str, topic: str, group: str) -> None:
+        self._place = TopicPartition(topic, 0)
+        self._runner = asyncio.Runner()
+        self._consumer: Any = None
+        self._runner.run(self._start(address, group))
+
+    def poll(self, timeout_s: float) -> list[tuple[int, Message]]:
+        polled = self._runner.run(self._consumer.getmany(timeout_ms=int(timeout_s * 1000)))
+        return [_received(record) for record in polled.get(self._place, ())]
+
+    def seek(self, offset: int) -> None:
+        self._consumer.seek(self._place, offset)
+
+    def position(self) -> int:
+        position: int = self._runner.run(self._consumer.position(self._place))
+        return position
+
+    def commit(self) -> None:
+        self._runner.run(self._consumer.commit())
+
+    def close(self) -> None:
+        self._runner.run(self._consumer.stop())
+        self._runner.close()
+
+    async def _start(self, address: str, group: str) -> None:
+        self._consumer = AIOKafkaConsumer(
+            bootstrap_servers=address, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest",
+            max_partition_fetch_bytes=FETCH_BYTES,
+        )  # fmt: skip
+        self._consumer.assign([self._place])
         await self._consumer.start()
 
 

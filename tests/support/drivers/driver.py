@@ -11,6 +11,8 @@ SESSION_MS, HEARTBEAT_MS = 10_000, 300
 """Of group members: they hear soon of a rebalance, and are not given up while the machine is busy."""
 METADATA_MS = 1000
 """Of group members: they hear soon of new partitions."""
+FETCH_BYTES = 2000
+"""Of a reader of one partition: it fetches often."""
 RECENT_MS = int(time.time() * 1000) - 600_000
 """A time that retention does not reach while the tests run."""
 
@@ -69,6 +71,26 @@ class GroupConsumer(Protocol):
         """Close as a program does."""
 
 
+class PartitionReader(Protocol):
+    """A consumer assigned to partition 0 of a topic, that fetches little at once. It commits to a group without being
+    a member of it, and begins where the group has committed, else at the first offset."""
+
+    def poll(self, timeout_s: float) -> list[tuple[int, Message]]:
+        """Records that came, with their offsets."""
+
+    def seek(self, offset: int) -> None:
+        """Read on from an offset."""
+
+    def position(self) -> int:
+        """The offset that is read next, as the client shows it."""
+
+    def commit(self) -> None:
+        """Commit the position, and await the answer."""
+
+    def close(self) -> None:
+        """Close as a program does."""
+
+
 class Driver(Protocol):
     """One client library, talking to one broker; a context manager that closes what it opened."""
 
@@ -118,6 +140,9 @@ class Driver(Protocol):
 
     def consumer(self, topic: str, group: str, instance_id: str | None = None) -> GroupConsumer:
         """Join a group; with an instance id as a static member."""
+
+    def reader(self, topic: str, group: str) -> PartitionReader:
+        """Read partition 0 by assignment, where a group has committed or from the first offset on."""
 
     def groups(self) -> set[str]:
         """Every group."""

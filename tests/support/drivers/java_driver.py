@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.support.drivers.driver import (
+    FETCH_BYTES,
     HEARTBEAT_MS,
     METADATA_MS,
     REQUEST_TIMEOUT_S,
@@ -112,6 +113,9 @@ class JavaDriver:
     def consumer(self, topic: str, group: str, instance_id: str | None = None) -> "JavaConsumer":
         return JavaConsumer(_Session(self._client.port), topic, group, instance_id)
 
+    def reader(self, topic: str, group: str) -> "JavaReader":
+        return JavaReader(_Session(self._client.port), topic, group)
+
     def groups(self) -> set[str]:
         return set(self._session.ask("groups"))
 
@@ -143,6 +147,31 @@ class JavaConsumer:
         told = self._session.ask("poll", int(timeout_s * 1000))
         self.assignments = [frozenset(partitions) for partitions in told["assignments"]]
         return [(partition, offset) for partition, offset in told["records"]]
+
+    def commit(self) -> None:
+        self._session.ask("commit")
+
+    def close(self) -> None:
+        self._session.ask("leave")
+        self._session.close()
+
+
+class JavaReader:
+    """See `driver.PartitionReader`."""
+
+    def __init__(self, session: "_Session", topic: str, group: str) -> None:
+        self._session = session
+        session.ask("assign", group, topic, FETCH_BYTES)
+
+    def poll(self, timeout_s: float) -> list[tuple[int, Message]]:
+        return [_received(record) for record in self._session.ask("take", int(timeout_s * 1000))]
+
+    def seek(self, offset: int) -> None:
+        self._session.ask("seek", offset)
+
+    def position(self) -> int:
+        position: int = self._session.ask("position")
+        return position
 
     def commit(self) -> None:
         self._session.ask("commit")

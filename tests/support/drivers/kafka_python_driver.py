@@ -10,6 +10,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
 from tests.support.drivers.driver import (
+    FETCH_BYTES,
     HEARTBEAT_MS,
     METADATA_MS,
     REQUEST_TIMEOUT_S,
@@ -115,6 +116,9 @@ class KafkaPythonDriver:
     def consumer(self, topic: str, group: str, instance_id: str | None = None) -> "KafkaPythonConsumer":
         return KafkaPythonConsumer(self._address, topic, group, instance_id)
 
+    def reader(self, topic: str, group: str) -> "KafkaPythonReader":
+        return KafkaPythonReader(self._address, topic, group)
+
     def groups(self) -> set[str]:
         return {listed["group_id"] for listed in self._administer(lambda admin: admin.list_groups())}
 
@@ -163,6 +167,35 @@ class KafkaPythonConsumer:
     def poll(self, timeout_s: float) -> list[tuple[int, int]]:
         polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
         return [(record.partition, record.offset) for records in polled.values() for record in records]
+
+    def commit(self) -> None:
+        self._consumer.commit()
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class KafkaPythonReader:
+    """See `driver.PartitionReader`."""
+
+    def __init__(self, address: str, topic: str, group: str) -> None:
+        self._place = TopicPartition(topic, 0)
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=address, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest",
+            max_partition_fetch_bytes=FETCH_BYTES,
+        )  # fmt: skip
+        self._consumer.assign([self._place])
+
+    def poll(self, timeout_s: float) -> list[tuple[int, Message]]:
+        polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
+        return [_received(record) for record in polled.get(self._place, ())]
+
+    def seek(self, offset: int) -> None:
+        self._consumer.seek(self._place, offset)
+
+    def position(self) -> int:
+        position: int = self._consumer.position(self._place)
+        return position
 
     def commit(self) -> None:
         self._consumer.commit()

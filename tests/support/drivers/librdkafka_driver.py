@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.support.drivers.driver import (
+    FETCH_BYTES,
     HEARTBEAT_MS,
     METADATA_MS,
     REQUEST_TIMEOUT_S,
@@ -133,6 +134,9 @@ class LibrdkafkaDriver:
     def consumer(self, topic: str, group: str, instance_id: str | None = None) -> "LibrdkafkaConsumer":
         return LibrdkafkaConsumer(self._address, topic, group, instance_id)
 
+    def reader(self, topic: str, group: str) -> "LibrdkafkaReader":
+        return LibrdkafkaReader(self._address, topic, group)
+
     def groups(self) -> set[str]:
         listed = _result(self._admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S))
         assert not listed.errors, listed.errors
@@ -188,6 +192,48 @@ class LibrdkafkaConsumer:
 
     def _note(self, _consumer: Any, assigned: list[Any]) -> None:
         self.assignments.append(frozenset(place.partition for place in assigned))
+
+
+class LibrdkafkaReader:
+    """See `driver.PartitionReader`. librdkafka has no position before the first record behind a start or a seek."""
+
+    def __init__(self, address: str, topic: str, group: str) -> None:
+        self._place = TopicPartition(topic, 0)
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": address, "log_level": 0, "group.id": group, "enable.auto.commit": False,
+                "auto.offset.reset": "earliest", "fetch.message.max.bytes": FETCH_BYTES,
+            }
+        )  # fmt: skip
+        self._consumer.assign([self._place])
+        self._sought: int | None = None
+
+    def poll(self, timeout_s: float) -> list[tuple[int, Message]]:
+        first = self._consumer.poll(timeout_s)
+        records = [] if first is None else [first, *self._consumer.consume(10, 0)]
+        failed = [record.error() for record in records if record.error() is not None]
+        if failed:
+            raise KafkaException(failed[0])
+        if records:
+            self._sought = None
+        return [_received(record) for record in records]
+
+    def seek(self, offset: int) -> None:
+        self._sought = offset
+        self._consumer.assign([TopicPartition(self._place.topic, 0, offset)])
+
+    def position(self) -> int:
+        if self._sought is not None:
+            return self._sought
+        (found,) = self._consumer.position([self._place])
+        return int(found.offset)
+
+    def commit(self) -> None:
+        place = TopicPartition(self._place.topic, 0, self.position())
+        self._consumer.commit(offsets=[place], asynchronous=False)
+
+    def close(self) -> None:
+        self._consumer.close()
 
 
 def _note(delivered: list[Any], index: int, error: Any, sent: Any) -> None:

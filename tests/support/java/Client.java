@@ -121,6 +121,10 @@ public final class Client {
                 case "bounds": return bounds(place(words));
                 case "offset_at": return offsetAt(place(words), Long.parseLong(words[3]));
                 case "join": return join(words);
+                case "assign": return assign(words);
+                case "take": return take(Long.parseLong(words[1]));
+                case "seek": member.seek(assigned(), Long.parseLong(words[1])); return true;
+                case "position": return member.position(assigned(), PATIENCE);
                 case "poll": return poll(Long.parseLong(words[1]));
                 case "commit": member.commitSync(PATIENCE); return true;
                 case "leave": member.close(); return true;
@@ -217,6 +221,22 @@ public final class Client {
             return true;
         }
 
+        private Object assign(String[] words) {
+            member = consumer(Map.of("group.id", words[1], "auto.offset.reset", "earliest"), Integer.parseInt(words[3]));
+            member.assign(List.of(new TopicPartition(words[2], 0)));
+            return true;
+        }
+
+        private TopicPartition assigned() {
+            return member.assignment().iterator().next();
+        }
+
+        private Object take(long millis) {
+            List<Object> found = new ArrayList<>();
+            member.poll(Duration.ofMillis(millis)).forEach(record -> found.add(told(record)));
+            return found;
+        }
+
         private Object poll(long millis) {
             List<Object> found = new ArrayList<>();
             for (ConsumerRecord<byte[], byte[]> record : member.poll(Duration.ofMillis(millis))) {
@@ -308,10 +328,14 @@ public final class Client {
         }
 
         private KafkaConsumer<byte[], byte[]> consumer(Map<String, Object> further) {
+            return consumer(further, 1 << 21);
+        }
+
+        private KafkaConsumer<byte[], byte[]> consumer(Map<String, Object> further, int fetchBytes) {
             Map<String, Object> settings = new HashMap<>(further);
             settings.put("bootstrap.servers", bootstrap);
             settings.put("enable.auto.commit", "false");
-            settings.put("max.partition.fetch.bytes", 1 << 21);
+            settings.put("max.partition.fetch.bytes", fetchBytes);
             return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         }
 

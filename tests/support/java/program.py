@@ -12,6 +12,9 @@ from tests.support.kafka.jars import QUICK_START, classpath, java
 
 OLDER, NEWER = "3.9.2", "4.3.1"
 
+STREAMS = "kafka-streams-4.3.1"
+"""Directory of the jars of Kafka Streams, which the program Counting needs beside Kafka's."""
+
 _ROOT = Path(__file__).resolve().parents[3]
 _SOURCES = Path(__file__).parent
 _COMPILE_TIMEOUT_S = 120
@@ -29,8 +32,9 @@ def client_jars(version: str) -> str:
 
 def start(program: str, arguments: Sequence[str], version: str) -> subprocess.Popen[str]:
     """Start a program of the file of its name, talking over its standard input and output."""
-    classes = compiled(version, _sources(program))
-    command = [java(), *_OPTIONS, "-cp", os.pathsep.join((str(classes), client_jars(version))), program, *arguments]
+    jars = os.pathsep.join((client_jars(version), *_further_jars(program)))
+    classes = compiled(version, _sources(program), jars)
+    command = [java(), *_OPTIONS, "-cp", os.pathsep.join((str(classes), jars)), program, *arguments]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
 
 
@@ -43,14 +47,14 @@ def stop(process: subprocess.Popen[str]) -> None:
     process.stdout.close()
 
 
-def compiled(version: str, sources: Sequence[Path]) -> Path:
+def compiled(version: str, sources: Sequence[Path], jars: str) -> Path:
     """The directory of the classes, under a name that changes with the sources."""
     print_of = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     directory = _ROOT / ".cache" / "java" / f"{version}-{print_of}"
     if not directory.exists():
         directory.parent.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(dir=directory.parent))
-        _compile(fresh, client_jars(version), sources)
+        _compile(fresh, jars, sources)
         try:
             fresh.rename(directory)
         except OSError:  # another process was first, with the same classes
@@ -64,6 +68,14 @@ def _compile(target: Path, jars: str, sources: Sequence[Path]) -> None:
     command = [program, "-Xlint:none", "-nowarn", "-d", str(target), "-cp", jars, *map(str, sources)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_TIMEOUT_S, check=False)
     assert run.returncode == 0, run.stderr
+
+
+def _further_jars(program: str) -> list[str]:
+    if program != "Counting":
+        return []
+    directory = _ROOT / ".cache" / STREAMS
+    assert directory.exists(), f"the jars of Kafka Streams are missing: ./test fetches them into {directory}"
+    return [f"{directory}/*"]
 
 
 def _sources(program: str) -> list[Path]:

@@ -18,6 +18,8 @@ from pqbroker.conf.addresses import Address
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -36,8 +38,10 @@ from pqbroker.protocol.messages import (
     describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     describe_user_scram_credentials,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -55,6 +59,8 @@ from pqbroker.protocol.messages import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 from tests.broker.conftest import Node, make_batch, produce_request, until
 from tests.broker.wire import BY_REQUEST, error_codes, read_response, request_frame
@@ -72,7 +78,7 @@ CODES = {
 OPEN = {"ApiVersions", "DescribeCluster"}
 """What Kafka answers everybody."""
 FILTERED = {"ListGroups", "ListTransactions"}
-"""What leaves out of its answer what the caller may not see; there are no transactions."""
+"""What leaves out of its answer what the caller may not see."""
 REFUSED_TO_ALL = {"ConsumerGroupHeartbeat", "SaslHandshake", "ShareGroupHeartbeat"}
 """What is not served, whoever asks; Kafka says so before it looks at who it is."""
 
@@ -188,7 +194,45 @@ def created(_: bytes) -> create_topics.CreateTopicsRequest:
     return create_topics.CreateTopicsRequest(topics=topics, validate_only=True)
 
 
+def added(_: bytes) -> add_partitions_to_txn.AddPartitionsToTxnRequest:
+    topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(name="t", partitions=[0])]
+    return add_partitions_to_txn.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="x", v3_and_below_topics=topics,
+        transactions=[add_partitions_to_txn.AddPartitionsToTxnTransaction(transactional_id="x", topics=topics)],
+    )  # fmt: skip
+
+
+def pending(_: bytes) -> txn_offset_commit.TxnOffsetCommitRequest:
+    partitions = [txn_offset_commit.TxnOffsetCommitRequestPartition(partition_index=0, committed_metadata="")]
+    topics = [txn_offset_commit.TxnOffsetCommitRequestTopic(name="t", partitions=partitions)]
+    return txn_offset_commit.TxnOffsetCommitRequest(transactional_id="x", group_id="g", topics=topics)
+
+
+def group_added(_: bytes) -> add_offsets_to_txn.AddOffsetsToTxnRequest:
+    return add_offsets_to_txn.AddOffsetsToTxnRequest(transactional_id="x", group_id="g")
+
+
+def marked(_: bytes) -> write_txn_markers.WriteTxnMarkersRequest:
+    topics = [write_txn_markers.WritableTxnMarkerTopic(name="t", partition_indexes=[0])]
+    marker = write_txn_markers.WritableTxnMarker(producer_id=999, topics=topics)
+    return write_txn_markers.WriteTxnMarkersRequest(markers=[marker])
+
+
 CASES = [
+    Case("AddPartitionsToTxn", Op.WRITE, TRANSACTIONAL_ID, added, 3),
+    Case("AddPartitionsToTxn", Op.WRITE, TOPIC, added, 3),
+    Case("AddPartitionsToTxn", Op.CLUSTER_ACTION, CLUSTER, added, 5),
+    Case("AddOffsetsToTxn", Op.WRITE, TRANSACTIONAL_ID, group_added),
+    Case("AddOffsetsToTxn", Op.READ, GROUP, group_added),
+    Case("EndTxn", Op.WRITE, TRANSACTIONAL_ID, lambda _: end_txn.EndTxnRequest(transactional_id="x")),
+    Case("TxnOffsetCommit", Op.WRITE, TRANSACTIONAL_ID, pending),
+    Case("TxnOffsetCommit", Op.READ, GROUP, pending),
+    Case("TxnOffsetCommit", Op.READ, TOPIC, pending),
+    Case(
+        "DescribeTransactions", Op.DESCRIBE, TRANSACTIONAL_ID,
+        lambda _: describe_transactions.DescribeTransactionsRequest(transactional_ids=["x"]),
+    ),
+    Case("WriteTxnMarkers", Op.CLUSTER_ACTION, CLUSTER, marked),
     Case("Produce", Op.WRITE, TOPIC, lambda _: produce_request("t", make_batch()), 9),
     Case("Produce", Op.WRITE, TRANSACTIONAL_ID, transactional, 9),
     Case("Fetch", Op.READ, TOPIC, lambda _: fetched(fetch.FetchTopic(topic="t")), 12),
@@ -360,7 +404,8 @@ async def test_who_may_do_nothing_is_refused_everything(node: Node, case: Case) 
 @pytest.mark.parametrize("case", CASES, ids=str)
 async def test_what_another_operation_is_refused_for_is_allowed(node: Node, case: Case) -> None:
     request = case.make(await node.create_topic("t"))
-    access = Refusal(Op.CLUSTER_ACTION, case.resource)
+    another = Op.CREATE if case.operation is Op.CLUSTER_ACTION else Op.CLUSTER_ACTION
+    access = Refusal(another, case.resource)
     assert codes_of(await answer_of(node, access, request, case.version)).isdisjoint(CODES.values())
 
 

@@ -113,16 +113,6 @@ async def test_zstd_needs_version_7(node: Node, client: Client) -> None:
     assert response.responses[0].partition_responses[0].error_code == 0
 
 
-async def test_a_transactional_id_is_refused_for_good(node: Node, client: Client) -> None:
-    await node.create_topic("t")
-    request = produce_request("t", make_batch())
-    request.transactional_id = "x"
-    response = await client.ask(request, 9)
-    answer = response.responses[0].partition_responses[0]
-    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert "transaction" in answer.error_message
-
-
 async def test_a_retried_batch_is_acknowledged_with_its_first_offset(node: Node) -> None:
     await node.create_topic("t")
     sequence = {"producer_id": 9, "producer_epoch": 0}

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from pqbroker.broker.kafka.lanes.produce_answers import API_KEY
 from pqbroker.broker.services.topics import record_checks
 from pqbroker.broker.services.topics.record_checks import LONG_RECORDS
 from pqbroker.protocol.errors import ErrorCode
@@ -11,6 +12,7 @@ from pqbroker.protocol.produced_batches import check_keys
 from pqbroker.protocol.records import read_header
 from tests.broker.conftest import Node, produce_request, until
 from tests.broker.kafka.handlers.test_produce import keyed_batch
+from tests.broker.kafka.lanes.roads import note_taken
 from tests.broker.wire import Client
 
 
@@ -73,3 +75,22 @@ async def test_a_lane_that_is_opened_while_a_batch_waits_does_not_overtake_it(
     gate.set()
     told = [(await client.receive()).responses[0].partition_responses[0] for _ in "123"]
     assert [(each.error_code, each.base_offset) for each in told] == [(0, 0), (0, len(keys)), (0, len(keys) + 1)]
+
+
+async def test_lanes_are_taken_while_a_batch_for_another_partition_waits(
+    node: Node, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await node.create_topic("c", cleanup_policy="compact")
+    await node.create_topic("plain")
+    gate, taken = threading.Event(), list[bool]()
+    for topic in ("plain", "c"):
+        await client.ask(produce_request(topic, keyed_batch(b"k")), 12)
+    note_taken(monkeypatch, API_KEY, taken)
+    monkeypatch.setattr(record_checks, "check_keys", lambda records: gate.wait())
+    client.send(produce_request("c", keyed_batch(*[b"k"] * (LONG_RECORDS + 1))), 12)
+    await until(lambda: bool(node.server.node.record_checks.waiting))
+    client.send(produce_request("plain", keyed_batch(b"k")), 12)
+    await until(lambda: len(taken) == 2)
+    gate.set()
+    assert [(await client.receive()).responses[0].partition_responses[0].base_offset for _ in "12"] == [1, 1]
+    assert taken == [True, True]

@@ -143,15 +143,13 @@ async def test_a_name_that_differs_in_dots_and_underscores_alone_is_refused(
     assert (await create(client, creatable("a.b_c"))).error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-async def test_a_topic_that_kafka_would_compact_is_told_in_the_log(
+async def test_a_compacted_topic_is_created_without_a_warning(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name, policy in (("t", "compact"), ("u", "delete"), ("v", "compact,delete")):
         config = CreatableTopicConfig(name="cleanup.policy", value=policy)
         assert (await create(client, creatable(name, configs=[config]))).error_code == 0
-    told = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
-    assert [text.partition(":")[0] for text in told] == ["topic t", "topic v"]
-    assert all("does not compact yet" in text for text in told)
+    assert [each for each in caplog.records if each.levelname == "WARNING"] == []
 
 
 async def test_validate_only_creates_nothing(node: Node, client: Client) -> None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ TIME_MS = 1_700_000_000_000
 VERSIONS = [7, 8, 9, 10, 11, 12, 13]
 """kcat, aiokafka and kafkajs send 7, kafka-python 9, librdkafka 10, Java 11 and 13."""
 PARTITIONS = 3
+SCHEMA = '[{"name": "a", "type": "string"}]'
 
 
 def batch(*values: bytes | None, key: bytes | None = b"k", **options: Any) -> bytes:
@@ -53,6 +55,9 @@ BATCHES: dict[str, bytes | None] = {
     "epoch 1": idempotent(0, epoch=1),
     "epoch 1, not the first": idempotent(5, epoch=1),
     "no key": batch(key=None),
+    "long": batch(*[b"m"] * 300),
+    "long without keys": batch(*[b"m"] * 300, key=None),
+    "gzip without keys": batch(b"g" * 400, codec=1, key=None),
     "large": batch(b"l" * 40_000),
     "two batches": batch() + batch(),
     "bad CRC": changed(batch(), 40),
@@ -113,13 +118,13 @@ class Roads:
             await acted
         await road.settle()
 
-    def begin(self, connections: int = 1) -> str:
+    def begin(self, connections: int = 1, config: Mapping[str, str] = MappingProxyType({})) -> str:
         """A topic that neither has, and new connections to each."""
         self.topics += 1
         name = f"t{self.topics:06}"
         for road in self.roads:
             road.leave()
-            self.runner.run(road.topics.create(name, PARTITIONS, {}))
+            self.runner.run(road.topics.create(name, PARTITIONS, {**config}))
             road.connect(connections)
         self.taken.clear()
         return name
@@ -240,9 +245,32 @@ def test_another_config_leaves_the_lane_once(both: Roads, change: str, version: 
         both.send(topic, produce(topic, version, parts))
         both.send(topic, produce(topic, version, [(0, "no key")]))
         both.clock.now_ms += 10
-    is_refused = change in ("small batches", "compacted")
     assert both.taken[0] is (change == "default")  # which is no other config
-    assert any(both.taken) is (not is_refused or change == "small batches")
+    assert any(both.taken[1:])
+
+
+@pytest.mark.parametrize("acks", [-1, 0])
+@pytest.mark.parametrize("version", [7, 9, 13])
+@pytest.mark.parametrize("kind", ["no key", "long", "long without keys", "gzip", "gzip without keys", "zstd", "gap"])
+def test_a_batch_for_a_compacted_topic_takes_the_lane_and_its_keys_are_looked_at(
+    both: Roads, kind: str, version: int, acks: int
+) -> None:
+    topic = both.begin(config={"cleanup.policy": "compact"})
+    both.send(topic, produce(topic, version, [(0, "first")], acks))
+    both.send(topic, produce(topic, version, [(1, "one record"), (0, kind), (0, "next"), (2, "many records")], acks))
+    both.send(topic, produce(topic, version, [(0, kind)], acks), produce(topic, version, [(0, "after next")], acks))
+    is_refused = "without" in kind or kind in ("no key", "gap")
+    assert both.taken == ([True] if acks == 0 and is_refused else [True] * 3)  # the connection is closed
+
+
+@pytest.mark.parametrize("change", ["compression", "values"])
+def test_a_compacted_topic_whose_batches_need_more_has_no_lane(both: Roads, change: str) -> None:
+    more = {"compression": {"compression.type": "gzip"}, "values": {"pq.schema": SCHEMA, "value.invalid": "refuse"}}
+    topic = both.begin(config={"cleanup.policy": "compact", **more[change]})
+    for _ in range(3):
+        both.send(topic, produce(topic, 9, [(0, "one record")]))
+    assert both.taken == []
+
 
 
 @pytest.mark.parametrize("version", [9, 13])

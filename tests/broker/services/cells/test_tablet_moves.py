@@ -15,7 +15,7 @@ from pqbroker.storage.kv.commands import Write
 from pqbroker.storage.kv.tablet_copy import TabletCopy
 from tests.broker.conftest import until
 from tests.broker.services.cells.memory_cells import CONFIG, ONE, TWO, MemoryCells, memory_cells
-from tests.pq.rig import START_MS, batch, read_all
+from tests.pq.rig import START_MS, batch, read_all, transactional
 from tests.pq.serving.transacting import head, part, prepare, transaction
 
 TIMEOUT_S = 10
@@ -60,6 +60,24 @@ async def test_one_tablet_moves_and_the_others_stay(cells: MemoryCells) -> None:
     assert not await cells.holds(ONE, first(cells))
     await cells.partition().write(*batch(b"later"))
     assert await cells.values() == [b"0", b"later"]
+
+
+async def test_open_and_aborted_kafka_transactions_move_along(cells: MemoryCells) -> None:
+    before = cells.partition()
+    for number in range(2):
+        await before.write(*transactional(b"%d" % number, producer=(7, 0, number)))
+        if not number:
+            await before.end_transaction(7, 0, 5, is_commit=False)
+    await move(cells)
+    moved = cells.partition()
+    assert moved is not before
+    assert (moved.state.stable_offset, moved.state.transactions.open) == (3, {7: 3})
+    assert [span[:3] for span in moved.state.transactions.aborted_between(0, 9)] == [(2, 7, 1)]
+    with pytest.raises(KafkaError, match="TRANSACTION_COORDINATOR_FENCED"):
+        await moved.end_transaction(7, 0, 4, is_commit=True)
+    assert await moved.end_transaction(7, 0, 5, is_commit=True) == 4
+    with pytest.raises(KafkaError, match="NOT_LEADER"):
+        await before.end_transaction(7, 0, 5, is_commit=True)
 
 
 async def test_a_topic_whose_tablets_are_all_in_the_system_cell_again_names_no_cells(cells: MemoryCells) -> None:

@@ -1,0 +1,1 @@
+"""Logs of compacted topics as the cleaner of Apache Kafka leaves them, beside ours."""
