@@ -170,7 +170,9 @@ COMMANDS: Mapping[str, tuple[str, Callable[[], Family]]] = {
     "sql": ("Query topics and tables with SQL.", _sql),
     "tablet": ("List, show, restart and move the tablets of a pqbroker.", _tablet),
     "table": ("Create, list, fill, read, alter, mount and drop tables of a pqbroker.", _table),
-    "transaction": ("List, show and abort the transactions over tables of a pqbroker.", _transaction),
+    "transaction": (
+        "List, show and abort the transactions of a pqbroker: over tables, and those of Kafka producers.", _transaction,
+    ),
     "cell": ("List, create and remove the cells of a pqbroker.", _cell),
     "bundle": ("List, create, change and remove bundles of cells of a pqbroker.", _bundle),
     "get": ("Print what a path names: a table, a topic, a tablet, a cell, or an attribute (@) of one.", _get),

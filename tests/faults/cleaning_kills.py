@@ -41,6 +41,7 @@ UNDER_LOAD_MAX_S: Final = 0.6
 WORKER_SHARE: Final = 0.4
 """Share of the kills that hit workers alone."""
 PATIENCE_S: Final = 60.0
+LOOK_S: Final = 0.05
 READ_WAIT_S: Final = 0.1
 """Longest wait for the rest of what is read at once."""
 LAST: Final = b"last"
@@ -94,8 +95,17 @@ class Book:
             for key, offset in owed.items():
                 if key in read:
                     assert read[key] >= offset, f"key {key!r} is read as of {read[key]}, it was written at {offset}"
-                else:
-                    assert self.log[offset].value is None, f"key {key!r} is gone: it was written at {offset}"
+        for key, offset in owed.items():
+            if key not in read and self.log[offset].value is not None:
+                self._await_later(key, offset, found[-1][0])
+
+    def _await_later(self, key: bytes, offset: int, end: int) -> None:
+        """Wait until it is acknowledged that a key which was not read was written again behind the end of the reading:
+        it may have been cleaned meanwhile."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self.last()[key] <= end:
+            assert time.monotonic() < deadline, f"key {key!r} is gone: it was written at {offset}, and read up to {end}"
+            time.sleep(LOOK_S)
 
 
 @dataclass(slots=True)
