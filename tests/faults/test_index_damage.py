@@ -29,8 +29,8 @@ pytestmark = pytest.mark.spec("J.2")
 SETTINGS = replace(BrokerSettings(), ballast_bytes=0)
 BLOB = ("topic-4", 2)
 """Its one record is a blob in the index, which no start reads."""
-ROW = ("topic-4", 0)
-"""Its one record is in the row of its key."""
+ROW = ("topic-3", 0)
+"""Its last record is in the row of its key, and in a block of the index that no start needs."""
 _WITHIN = slice(300, 340)
 
 
@@ -48,8 +48,8 @@ def data(whole: tuple[Path, Written], tmp_path: Path) -> Path:
 
 
 def damage(data: Path, written: Written, place: tuple[str, int]) -> None:
-    """Flip a bit of the record of a partition, in whichever table it is."""
-    ((_, content),) = written.batches[place]
+    """Flip a bit of the last record of a partition, in whichever table it is."""
+    content = written.batches[place][-1][1]
     for table in data.glob("index-*/*.sst"):
         found = bytearray(table.read_bytes())
         position = found.find(content[_WITHIN])
