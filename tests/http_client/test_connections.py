@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -58,13 +59,28 @@ class Scripted:
             self.closed.set()
 
     def _talk(self, connection: socket.socket) -> None:
-        while self._answers and (request := connection.recv(_HEAD_BYTES)):
+        while self._answers and (request := _whole_request(connection)):
             self.requests.append(request.partition(b" HTTP")[0])
             given, stays = self._answers.pop(0)
             if given is not None:
                 connection.sendall(given)
             if not stays:
                 return
+
+
+def _whole_request(connection: socket.socket) -> bytes:
+    """Read a request with its body, which may come later than its head: what is not read when a connection is closed
+    has its peer lose the answer too. Empty: the peer has closed."""
+    request = bytearray()
+    while True:
+        head, end, body = bytes(request).partition(b"\r\n\r\n")
+        length = re.search(rb"(?i)content-length: *([0-9]+)", head)
+        if end and len(body) >= (int(length[1]) if length else 0):
+            return bytes(request)
+        more = connection.recv(_HEAD_BYTES)
+        if not more:
+            return bytes(request)
+        request += more
 
 
 @contextmanager
