@@ -1,5 +1,6 @@
 """Transactions through either client: reads of one moment, writes at the end of the block, lost answers, conflicts."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -184,7 +185,7 @@ async def test_a_commit_is_not_sent_again_after_an_answer_that_is_definite(kind:
             client = kind(server.address)
             with pytest.raises(ClientError) as refused:
                 async with Block(client.transaction()):
-                    pass
+                    assert await asyncio.to_thread(server.closed.wait, 10), "else the commit is sent on what is closing"
             await done(client.close())
         assert refused.value.code in json.dumps(str(given))
         assert server.requests[1:] == [COMMIT] * len(given)
