@@ -1,6 +1,7 @@
 """Choice of what a cleaner of compacted topics works on, pure: whether a log is due, up to where, and its windows, runs
 of adjacent bodies that become one each (semantics C.5, G.3)."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
@@ -76,10 +77,10 @@ def when_due(
     min.cleanable.dirty.ratio, as in Kafka. Where the time of tombstones has come, they are a reason by themselves, if a
     pass would reach as far as the last one.
     """
-    count = 0
+    count = bisect_right(bodies.ends, stable_end)
     old_ms = now_ms - limits.lag_ms_min
-    while count < len(bodies) and bodies.ends[count] <= stable_end and bodies.created[count] <= old_ms:
-        count += 1
+    if count and max(bodies.created[:count]) > old_ms:
+        count = next(number for number, created_ms in enumerate(bodies.created) if created_ms > old_ms)
     bound = bodies.ends[count - 1] if count else 0
     dirty = bodies.find(cleaned.end)
     first = min(dirty, count)

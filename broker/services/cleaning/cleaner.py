@@ -44,8 +44,9 @@ CLEANER_OFF_S: Final = 15.0
 """Seconds between looks while there is nothing to look for."""
 LOOK_PAUSE_S: Final = 0.01
 """Seconds between looks at least, whatever log.cleaner.backoff.ms says, so that they leave the loop to other work."""
-LOOKED_AT_ONCE: Final = 100
-"""Partitions that are looked at before the loop's other work has its turn."""
+LOOKED_AT_ONCE: Final = 10_000
+"""Bodies that are looked at before the loop's other work has its turn; a partition counts as `PARTITION_BODIES`."""
+PARTITION_BODIES: Final = 100
 _LEFT: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE))
 _log = logging.getLogger(__name__)
 
@@ -126,8 +127,11 @@ class Cleaner:
         """Begin the passes that are due, as far as there is room."""
         wanted: list[_Wanted] = []
         seen: set[PartitionPlace] = set()
-        for number, (topic, server) in enumerate(list(_compacted(node))):
-            if number % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
+        looked_at = 0
+        for topic, server in _compacted(node):
+            looked_at += PARTITION_BODIES + len(server.state.bodies)
+            if looked_at >= LOOKED_AT_ONCE:
+                looked_at = 0
                 await asyncio.sleep(0)
             place = topic.record.topic_id, server.index
             seen.add(place)
@@ -268,10 +272,10 @@ def due_of(topic: Topic, server: PartitionServer, now_ms: int, *, is_forced: boo
 
 def _compacted(node: TablesNode) -> Iterator[tuple[Topic, PartitionServer]]:
     topics = node.cell.current.topics
-    for name in topics.names():
+    for name in list(topics.names()):  # topics come and go between the turns
         topic = topics.get(name)
         if topic is not None and needs_keys(topic):
-            for server in topic.partitions:
+            for server in list(topic.partitions):
                 yield topic, server
 
 

@@ -94,3 +94,17 @@ def test_a_dirty_body_does_not_wait_longer_than_the_greatest_lag() -> None:
     assert when_due(bodies, CleanedLog(10, 0), 30, late, 5999).reason is Dirt.BELOW_RATIO
     assert when_due(bodies, CleanedLog(10, 0), 30, late, 6000).reason is Dirt.LATE
     assert when_due(bodies, CleanedLog(30, 0), 30, late, 1 << 40).reason is Dirt.CLEAN
+
+
+@given(st.lists(st.integers(0, 9), max_size=12), st.integers(0, 130), st.integers(0, 9), st.integers(0, 9))
+def test_bodies_up_to_the_first_that_is_young_or_unstable_may_be_cleaned(
+    created: list[int], stable_end: int, now_ms: int, lag_ms: int
+) -> None:
+    bodies, count = Bodies(), 0
+    for number, created_ms in enumerate(created):
+        bodies.append(10 * number, 10 * number + 10, 100, created_ms)
+    while count < len(created) and 10 * count + 10 <= stable_end and created[count] <= now_ms - lag_ms:
+        count += 1
+    assert when_due(bodies, CleanedLog(0, 0), stable_end, CleaningLimits(0.5, lag_ms, NEVER), now_ms)[1:3] == (
+        10 * count, count,
+    )  # fmt: skip

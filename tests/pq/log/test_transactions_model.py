@@ -35,7 +35,7 @@ class Stored(NamedTuple):
 
     value: bytes | None
     producer: int | None = None
-    """Of a transactional batch."""
+    """Id of the producer of a transactional batch; None: the batch is of no transaction."""
 
 
 @dataclass
@@ -200,7 +200,7 @@ class TransactionsMachine(RuleBasedStateMachine):
         assert self.run(self.consume(offset, bytes_max)) == self.model.committed(offset)
 
     async def consume(self, offset: int, bytes_max: int) -> list[tuple[int, bytes | None]]:
-        """As Kafka's consumer: of each answer its batches and its aborted transactions."""
+        """Return the records that a consumer of Kafka's takes: it drops those of aborted transactions."""
         found: list[tuple[int, bytes | None]] = []
         begin = offset
         while offset < (end := visible_end(self.server.state, READ_COMMITTED)):
@@ -214,7 +214,7 @@ class TransactionsMachine(RuleBasedStateMachine):
         return [(at, value) for at, value in found if at >= begin]
 
     def filtered(self, data: bytes, told: list[tuple[int, int, int]]) -> list[tuple[int, bytes | None]]:
-        """By Kafka's algorithm; `AbortedBatches` has to agree."""
+        """Return the committed records by Kafka's algorithm; `AbortedBatches` has to agree."""
         ours = AbortedBatches(told)
         waiting, aborted = list(told), set()
         found: list[tuple[int, bytes | None]] = []
