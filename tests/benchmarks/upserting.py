@@ -62,7 +62,7 @@ def insert(client: Client, batch: pyarrow.RecordBatch) -> int:
 
 
 def upsert(node: Broker, calls: HttpCalls, client: Client, seconds: float) -> None:
-    """Write for so long, and show how it goes."""
+    """Write for that many seconds, and show rates, overlap and memory."""
     dice, end_s = numpy.random.default_rng(1), time.perf_counter() + seconds
     shown_s, rows, total, waits, slowest_s = time.perf_counter(), 0, 0, 0, 0.0
     ready = [batch_of(dice, BATCH, 1) for _ in range(20)]

@@ -48,7 +48,7 @@ class Churn:
 
     def __init__(self, calls: HttpCalls, topic: str, log: Log) -> None:
         self.log = log
-        """What was written, by offset."""
+        """Records that were written, by offset."""
         self.gone = 0
         self.passed = threading.Semaphore(0)
         """Released after each pass."""

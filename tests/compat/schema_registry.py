@@ -23,7 +23,7 @@ class SchemaRegistry:
 
     def __init__(self, address: str) -> None:
         self.schemas: dict[tuple[str, int], dict[str, Any]] = {}
-        """By subject and version; one that is deleted softly says so."""
+        """Schemas by subject and version; one that is deleted softly says so."""
         self.levels: dict[str, str] = {}
         """Compatibility by subject."""
         self.read = 0

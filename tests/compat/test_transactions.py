@@ -107,7 +107,7 @@ def test_kills_of_the_broker_and_of_clients_neither_lose_nor_double_a_record() -
 
 
 def _wait_for_progress(node: Broker, tasks: dict[str, Task], records: float) -> None:
-    """Return when some copy has written so many records more."""
+    """Return when one of the copies has written as many more records as `records` says."""
     with LibrdkafkaDriver(node.kafka) as driver:
 
         def written() -> int:

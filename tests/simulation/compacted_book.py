@@ -1,4 +1,4 @@
-"""What a compacted partition owes its readers, as a naive one of its records: the checker of cleanings."""
+"""Checker of cleanings: a naive partition of records tells which of them a compacted one owes its readers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

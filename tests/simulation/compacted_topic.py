@@ -1,4 +1,4 @@
-"""Who has a compacted topic: writes it, has it cleaned, trims, moves and reads it, while its cleaner runs all the
+"""Client that writes a compacted topic, has it cleaned, trims, moves and reads it, while its cleaner runs all the
 time."""
 
 import asyncio

@@ -94,7 +94,7 @@ class CleaningWorkers:
 
 
 def _clean(turns: _Turns, message: Message) -> None:
-    """Clean a log as the worker's process does, until it is told to stop."""
+    """Clean a log as the worker's process does, to its end or until the worker is stopped."""
     try:
         turns.send("cleaned", {**clean_log(turns, message), "resident_bytes": 0})
     except CleaningRefused as refusal:

@@ -49,7 +49,7 @@ def kafkas_cleaner() -> Iterator[tuple[Side, Clean]]:
 
 
 def _cleaned_to(checkpoint: Path, topic: str) -> int:
-    """Return how far Kafka has cleaned partition 0 of a topic; the file is written anew after each cleaning."""
+    """Return how far Kafka has cleaned partition 0 of a topic; each cleaning replaces the file."""
     time.sleep(_ROUND_S)
     lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
     found = [line.split() for line in lines if line.startswith(f"{topic} 0 ")]

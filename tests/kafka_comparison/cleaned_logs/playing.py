@@ -57,7 +57,7 @@ class LeftBatch(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """What a stage came to: the answers to its steps, the batches left of the log up to its end, searches by time."""
+    """Outcome of a stage: the answers to its steps, the batches left of the log up to its end, searches by time."""
 
     answers: Sequence[str]
     left: Sequence[LeftBatch]

@@ -78,7 +78,7 @@ CODES = {
 OPEN = {"ApiVersions", "DescribeCluster"}
 """What Kafka answers everybody."""
 FILTERED = {"ListGroups", "ListTransactions"}
-"""What leaves out of its answer what the caller may not see."""
+"""APIs whose answers leave out whatever the caller may not see."""
 REFUSED_TO_ALL = {"ConsumerGroupHeartbeat", "SaslHandshake", "ShareGroupHeartbeat"}
 """What is not served, whoever asks; Kafka says so before it looks at who it is."""
 

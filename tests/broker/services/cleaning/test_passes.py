@@ -1,4 +1,4 @@
-"""What happens beside a pass of the cleaner, and before it: trims, policies, freezes, moved bounds, large bodies."""
+"""A pass of the cleaner is right beside trims, changed policies, freezes, moved bounds and large bodies."""
 
 import dataclasses
 import random

@@ -1,4 +1,4 @@
-"""What each request makes of a transactional id, without a store."""
+"""Each request changes the image of a transactional id by the rules; nothing is stored here."""
 
 from dataclasses import replace
 from typing import Any
@@ -89,7 +89,7 @@ def test_an_open_transaction_is_aborted_with_a_fencing_epoch_before_its_producer
 
 
 def test_a_producer_that_was_fenced_begins_again_by_naming_the_epoch_that_it_had() -> None:
-    """As in Kafka, so that a transaction that timed out does not end its producer (KIP-588)."""
+    """Kafka allows it, so that a transaction that timed out does not end its producer (KIP-588)."""
     ended = rules.complete(rules.fenced(image_in("Ongoing"), 20), 30)
     begun = held(initialise(ended, Claim(7, 4)))
     assert (begun.epoch, begun.state) == (5, "Empty")
