@@ -341,6 +341,11 @@ class Shard(Protocol):
     def colour(self, pool: str) -> Colour:
         """Return how full the pool was at the last look, a round or a second ago; asks nobody."""
 
+    @property
+    def round_seconds(self) -> float:
+        """Return for how long the round of commits under way has been written, or the last one was where it took a
+        second or more and ended within a second; else 0. Asks nobody."""
+
     async def confirm(self) -> None:
         """Return once it is certain that this owner is not fenced now; else raise ShardLost."""
 

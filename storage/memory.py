@@ -211,6 +211,10 @@ class MemoryShard:
     ) -> BackupFacts:
         raise EngineCannot("memory", EngineTask.BACK_UP, "only a data directory has backups; give one with --data DIR")
 
+    @property
+    def round_seconds(self) -> float:
+        return 0.0
+
     def stats(self) -> ShardStats:
         store = self._store
         free = max(0, store.bytes_max - store.total_bytes)

@@ -85,6 +85,11 @@ class Metrics:
         key = (method if route else "", route, str(status))
         self.http_requests[key] = self.http_requests.get(key, 0) + 1
 
+    @property
+    def http_refused(self) -> int:
+        """Return the count of connections that were refused before their request was read."""
+        return self.http_requests.get(("", "", "503"), 0)
+
     def observe_overstay(self, seconds: float) -> None:
         """Record how long a parked Fetch outlived the arrival of the next request on its connection."""
         self.overstay.observe(seconds)
@@ -157,6 +162,7 @@ _FAMILIES = (
     Family("loop_lag_worst_seconds", "gauge", "Longest delay of a timer of the event loop since the start."),
     Family("loop_turn_worst_seconds", "gauge", "Longest CPU time of one turn of the event loop since the start."),
     Family("memory_pass_worst_seconds", "gauge", "Longest search of all memory for garbage; one turn of the loop."),
+    Family("conditions", "gauge", "Things that are wrong with the node, by kind; /health explains each.", ("kind",)),
     Family("cell_openings", "counter", "Openings of the system cell, the one at the start included."),
     Family("cell_open", "gauge", "1 while the cell is open, else 0.", _CELL),
     Family("cell_generation", "gauge", "The cell's generation.", _CELL),

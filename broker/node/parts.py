@@ -16,6 +16,7 @@ from pqbroker.broker.kafka.apis.fetch_sessions import FetchSessions
 from pqbroker.broker.kafka.net.connections import Connections
 from pqbroker.broker.services.cells.cell_owner import CellOwner
 from pqbroker.broker.services.cleaning.cleaner import Cleaner
+from pqbroker.broker.services.health.health import Health
 from pqbroker.broker.services.leaders import Leaders
 from pqbroker.broker.services.materializing.feeding import Feeding
 from pqbroker.broker.services.producer_ids import ProducerIds
@@ -61,6 +62,8 @@ class Node:
     """Topics that feed sorted tables."""
     cleaner: Cleaner = field(default_factory=Cleaner)
     """Passes over compacted topics."""
+    health: Health = field(default_factory=Health)
+    """Conditions of the node: what is wrong with it."""
     access: Access | None = None
     """Decides who may do what with a topic; None: everybody everything."""
     cues: Cues | None = None

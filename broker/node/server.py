@@ -137,7 +137,7 @@ class Server:
             connect = partial(Connection, self.node, dispatcher, receiving, self.node.connections, served)
             self._servers += [await loop.create_server(connect, sock=listening) for listening in sockets]
         looks = (self._sample_loop_lag(), self._close_idle(), self._cut_stalled())
-        works = (self.node.feeding.run(self.node), self.node.cleaner.run(self.node))
+        works = (self.node.feeding.run(self.node), self.node.cleaner.run(self.node), self.node.health.run(self.node))
         periodic = (self._retain(), self._renew(), self._take_series(), *works, *looks)
         for work in (self._cell.watch(self._opened), *periodic):
             task = loop.create_task(work)
@@ -188,6 +188,7 @@ class Server:
         taken += yield from cleaning_samples(self.node, known)
         taken += transaction_samples(self._cell.current.commits)
         taken += sql_samples(self.node.workers)
+        taken += [Sample("conditions", count, (kind,)) for kind, count in self.node.health.by_kind(self.node).items()]
         taken += process_samples(self.node.started_ms)
         return [*taken, *_held_samples(self.node, receiving), Sample("durability", 1, (settings.durability,))]
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 from aiohttp import web
 
 from pqbroker.broker.ground.open_files import http_arrivals_max
-from pqbroker.broker.web.routing.health import Health
+from pqbroker.broker.web.routing.health import HealthAnswer
 from pqbroker.broker.web.routing.node import WebNode
 from pqbroker.broker.web.routing.problems import Problem, of_kafka, unreadable
 from pqbroker.broker.web.slots import HeldBytes, Slot, Slots, State
@@ -36,7 +36,7 @@ _LINGER_S = 1.0
 class Door:
     """Gives each connection its protocol."""
 
-    def __init__(self, server: web.Server, node: WebNode, health: Mapping[str, Health]) -> None:
+    def __init__(self, server: web.Server, node: WebNode, health: Mapping[str, HealthAnswer]) -> None:
         self._server = server
         self._node = node
         self._health = health

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ from pqbroker.storage.pool_status import Colour
 from pqbroker.storage.turn_queue import Failures, Queued
 
 _log = logging.getLogger(__name__)
+SLOW_ROUND_S = 1.0
+"""Seconds from which a round is slow, and for which one that has ended is still reported."""
 
 
 @dataclass(slots=True)
@@ -160,6 +163,17 @@ class Committer(threading.Thread):
         """Nothing comes any more."""
         self._round: list[Queued] = []
         self._cell: OpenCell | None = None
+        self._round_began = 0.0
+        """Time when the round under way was begun; 0 between rounds."""
+        self._slow_round = (0.0, float("-inf"))
+        """Seconds of the last slow round, and when it ended."""
+
+    @property
+    def round_seconds(self) -> float:
+        """Seconds of the round under way, or of a slow one that has just ended; see `Shard`."""
+        began, (seconds, ended) = self._round_began, self._slow_round
+        now = time.monotonic()
+        return now - began if began else seconds if now - ended < SLOW_ROUND_S else 0.0
 
     def finish(self) -> None:
         """End the thread once everything submitted is durable."""
@@ -194,7 +208,11 @@ class Committer(threading.Thread):
     def _serve(self, cell: OpenCell) -> None:
         while self._wait(cell):
             self._round = self._gather()
+            self._round_began = began = time.monotonic()
             self._commit(cell, self._round)
+            self._round_began, ended = 0.0, time.monotonic()
+            if ended - began >= SLOW_ROUND_S:
+                self._slow_round = (ended - began, ended)
 
     def _wait(self, cell: OpenCell) -> bool:
         """Return True if anything is to be committed; meanwhile sync what is due and look at the room that is free."""

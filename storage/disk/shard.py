@@ -176,6 +176,10 @@ class DiskShard:
     def colour(self, pool: str) -> Colour:
         return self._told.get(pool) or self._cell.space.colour(pool)
 
+    @property
+    def round_seconds(self) -> float:
+        return self._committer.round_seconds
+
     async def confirm(self) -> None:
         if not await self._in_thread(self._directory.is_ours):
             raise self._directory.loss()

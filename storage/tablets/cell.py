@@ -19,6 +19,7 @@ from pqbroker.storage.blobs.blob_storage import BlobStorage, garbage_prefix
 from pqbroker.storage.blobs.channel_history import RANGES_MAX
 from pqbroker.storage.engine import BackupFacts, Batch, Opener, Shard, ShardLost, ShardStats
 from pqbroker.storage.ids import TabletId
+from pqbroker.storage.pool_status import Colour
 from pqbroker.storage.quarantine import Quarantine
 from pqbroker.storage.tablets.cell_facts import put_facts, read_facts
 from pqbroker.storage.tablets.cell_inspection import CellInspection
@@ -241,6 +242,15 @@ class Cell:
 
     def stats(self) -> ShardStats:
         return self._shard.stats()
+
+    def colour(self, pool: str) -> Colour:
+        """Return how full a pool is, by the last look; asks no disk."""
+        return self._shard.colour(pool)
+
+    @property
+    def round_seconds(self) -> float:
+        """Return how long commits take now, where that is a second or more; see `Shard.round_seconds`."""
+        return self._shard.round_seconds
 
     async def confirm(self) -> None:
         """Return once it is certain that the cell has no later owner now; else raise ShardLost."""

@@ -7,7 +7,7 @@ from tests.console.browser import browser
 
 CAUSE = "opened for reading only, since its disk is full: free at least 1 MiB"
 PAGES = {
-    "": ["reading only", CAUSE],
+    "": ["reading-only", "degraded", "since its disk is full", "To cure it: free at least 1 MiB"],
     "#/topics": ["kept", "far"],
     "#/topics/kept": ["refused: disk"],
     "#/topics/kept/messages": ["small"],

@@ -219,7 +219,8 @@ async def _expect_readable(node: Broker, acknowledged: Acknowledged, source: ran
     if health[0] == _READING_ONLY:
         answer = await _ask(node, DeleteTopicsRequest(topic_names=[DROPPED], timeout_ms=5000), 5)
         assert answer.responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        assert HttpCalls(lambda: node.http).ask("GET", "/health")["status"] == _READING_ONLY
+        shown = HttpCalls(lambda: node.http).ask("GET", "/health")["conditions"]
+        assert ("reading-only", "cell 0") in {(one["kind"], one["place"]) for one in shown}
     return health.count(_READING_ONLY)
 
 

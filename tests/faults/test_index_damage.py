@@ -141,7 +141,7 @@ async def test_a_bad_block_that_rocksdb_compacts_costs_one_loss_and_no_more(
         assert refusal.value.code is ErrorCode.CORRUPT_MESSAGE
         status, body = await get(server.http_address, "/health")
         assert status == 200
-        assert '"status": "damaged"' in body
+        assert '"kind": "damaged"' in body
         assert ".sst of the index, block at byte" in body
         assert 'pqbroker_cell_unreadable_places{cell="0"} 1.0' in (await get(server.http_address, "/metrics"))[1]
 

@@ -205,6 +205,8 @@ class CellOwner:
         self._loop = asyncio.get_running_loop()
         self._counters = OpeningCounters()
         self.failed: asyncio.Future[CellLost] = self._loop.create_future()
+        self.retentions = 0
+        """Looks for what is past its retention that have ended."""
 
     current: OpenCell
 
@@ -230,6 +232,10 @@ class CellOwner:
         opened = self.current
         if opened.cell.reading_only:
             return
+        await self._retain(opened)
+        self.retentions += 1
+
+    async def _retain(self, opened: OpenCell) -> None:
         try:
             staged = await opened.topics.retain(opened.coordinators.unread_since)
             if staged:

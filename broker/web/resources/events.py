@@ -14,7 +14,7 @@ from pqbroker.broker.services.coordination.consumer_groups import visible_groups
 from pqbroker.broker.services.topics.finding import every_topic
 from pqbroker.broker.web.resources.cleaning import visible
 from pqbroker.broker.web.resources.contents import TIMESTAMP
-from pqbroker.broker.web.routing.health import status_of
+from pqbroker.broker.web.resources.node import CONDITION
 from pqbroker.broker.web.routing.routes import Call, Route, Stream
 from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, Schema, array_of, nullable, object_of
 from pqbroker.broker.web.routing.stream_forms import choose_form
@@ -67,7 +67,7 @@ def _figures(call: Call) -> dict[str, Any]:
         "time": node.clock(),
         "started": node.started_ms,
         "generation": cell.generation,
-        "status": status_of(call.node),
+        **node.health.document(node),
         "unreadable_places": damages,
         "figures": node.series.read(),
     }
@@ -207,7 +207,7 @@ _EVENT: Schema = {
         object_of(
             {
                 "event": TEXT, "cell": TEXT, "node": COUNT, "time": TIMESTAMP, "started": TIMESTAMP,
-                "generation": COUNT, "status": TEXT, "unreadable_places": COUNT,
+                "generation": COUNT, "status": TEXT, "conditions": array_of(CONDITION), "unreadable_places": COUNT,
                 "figures": {"type": "object", "additionalProperties": {"type": "number"}},
             }
         ),

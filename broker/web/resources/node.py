@@ -7,11 +7,16 @@ from typing import Any
 from pqbroker import __version__
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.configs.location_configs import ADVERTISED, locations
-from pqbroker.broker.web.routing.health import reading_only_cells
 from pqbroker.broker.web.routing.routes import Call, Route
 from pqbroker.broker.web.routing.schemas import COUNT, TEXT, Schema, array_of, object_of
 
 _BOOLEAN: Schema = {"type": "boolean"}
+CONDITION = object_of(
+    {
+        "kind": TEXT, "severity": TEXT, "place": TEXT, "since": COUNT, "affects": TEXT, "cause": TEXT, "cure": TEXT,
+    }
+)  # fmt: skip
+"""One thing that is wrong with the node; `since` in milliseconds since 1970."""
 
 
 async def describe(call: Call) -> Any:
@@ -38,7 +43,7 @@ async def describe(call: Call) -> Any:
         "tablets": len(cell.tablets()),
         "connections": len(node.connections),
         "unreadable_places": len(cell.quarantine.damages),
-        "reading_only": list(reading_only_cells(call.node.cell.current).values()),
+        **node.health.document(node),
     }
 
 
@@ -51,7 +56,8 @@ ROUTES = (
                 "python": TEXT, "system": TEXT, "process": COUNT, "started": COUNT, "uptime_ms": COUNT,
                 "durability": TEXT, "listeners": array_of(object_of({"name": TEXT, "address": TEXT})),
                 "advertised": TEXT, "is_test_broker": _BOOLEAN, "console_writes": _BOOLEAN, "topics": COUNT,
-                "tablets": COUNT, "connections": COUNT, "unreadable_places": COUNT, "reading_only": array_of(TEXT),
+                "tablets": COUNT, "connections": COUNT, "unreadable_places": COUNT, "status": TEXT,
+                "conditions": array_of(CONDITION),
             }
         ),
         cluster=AclOperation.DESCRIBE,
@@ -62,7 +68,7 @@ ROUTES = (
             "listeners": [{"name": "PLAINTEXT", "address": "127.0.0.1:9092"}],
             "advertised": "PLAINTEXT://127.0.0.1:9092", "is_test_broker": False,
             "console_writes": False, "topics": 4, "tablets": 7, "connections": 2, "unreadable_places": 0,
-            "reading_only": [],
+            "status": "ok", "conditions": [],
         },
     ),
 )  # fmt: skip

@@ -11,6 +11,8 @@ from pqbroker.broker.ground.series import Series
 from pqbroker.broker.ground.turns import Turns
 from pqbroker.broker.services.cells.cell_owner import CellOwner
 from pqbroker.broker.services.cleaning.callers import CleaningNode
+from pqbroker.broker.services.health.callers import HealthyNode
+from pqbroker.broker.services.health.health import Health
 from pqbroker.broker.services.leaders import Leaders
 from pqbroker.broker.services.materializing.callers import FeedingNode
 from pqbroker.broker.services.sql.workers import Workers
@@ -25,7 +27,7 @@ class ClientConnections(Protocol):
         """Return facts of at most `count` connections of a greater number, which came later, each with its number."""
 
 
-class WebNode(FeedingNode, CleaningNode, Protocol):
+class WebNode(FeedingNode, CleaningNode, HealthyNode, Protocol):
     """A node that is asked over HTTP. What belongs to one opening of the cell is reached by `cell.current`, and not
     kept over an await: the cell may be opened again."""
 
@@ -33,6 +35,8 @@ class WebNode(FeedingNode, CleaningNode, Protocol):
     def cell(self) -> CellOwner: ...
     @property
     def cluster_id(self) -> str: ...
+    @property
+    def health(self) -> Health: ...
     @property
     def leaders(self) -> Leaders: ...
     @property

@@ -118,7 +118,7 @@ def test_segments_on_a_disk_come_in_pages(tmp_path: Path) -> None:
 
 async def test_a_node_is_ready_while_it_serves_and_healthy_until_it_stops(web: Web) -> None:
     host = {"Host": "loadbalancer.example"}
-    state = {"status": "ready", "node": 1, "cluster": web.node.server.node.cluster_id}
+    state = {"status": "ok", "conditions": [], "node": 1, "cluster": web.node.server.node.cluster_id}
     assert await web.ask("GET", "/ready", **host) == (200, state)
     web.node.engine.crash()
     assert [(await web.ask("GET", path))[0] for path in ("/ready", "/health")] == [503, 503]

@@ -137,8 +137,8 @@ def test_after_a_salvage_nothing_is_removed_until_it_is_accepted(
     with broker(data.path) as node:
         with urlopen(f"http://{node.http}/health") as answer:
             health = json.load(answer)
-        assert health["status"] == "damaged"
-        assert any(place.startswith("commit ") for place in health["unreadable"])
+        (shown,) = [one for one in health["conditions"] if one["kind"] == "damaged"]
+        assert "commit " in shown["cause"]
         assert "the cell was salvaged, so nothing is removed from it: commit " in node.log
     assert main(["doctor", str(data.path)]) == 0
     assert "is not accepted yet" in capsys.readouterr().out

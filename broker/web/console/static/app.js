@@ -14,6 +14,7 @@ import { Tablet, Tablets } from "/console/pages/tablets.js";
 import { Topic } from "/console/pages/topic.js";
 import { Topics } from "/console/pages/topics.js";
 import { Transactions } from "/console/pages/transactions.js";
+import { moment } from "/console/units.js";
 
 const MENU = [
   ["overview", "Overview", "o"], ["topics", "Topics", "t"], ["groups", "Groups", "g"], ["tables", "Tables", "l"], ["transactions", "Transactions", "x"], ["sql", "SQL", "q"], ["tablets", "Tablets", "b"],
@@ -96,12 +97,22 @@ function switchTheme() {
   dispatchEvent(new Event("colours"));
 }
 
+/** Everything that is wrong with the node, on each page: what, where, since when, and the cure. */
+function Conditions({ conditions }) {
+  return conditions.map((one) => html`<div key=${`${one.kind} ${one.place}`} class=${`condition ${one.severity}`} role="status">
+    <b>${one.kind}</b> ${one.place}, since ${moment(one.since)}: ${one.cause}. <span>Affects ${one.affects}. To cure it: ${one.cure}.</span></div>`);
+}
+
 function App() {
   const address = useAddress();
   const [isCut, setCut] = useState(false);
+  const [conditions, setConditions] = useState(null);
   const node = useDoor("/v1/node", 10).data;
   useKeys();
-  useEffect(() => onFigures((figures) => setCut(figures === null)), []);
+  useEffect(() => onFigures((figures) => {
+    setCut(figures === null);
+    if (figures?.conditions) setConditions(figures.conditions);
+  }), []);
   const [first, ...rest] = address.length ? address : ["overview"];
   const page = Object.hasOwn(PAGES, first) ? PAGES[first] : null;
   const isIn = (name) => name === (first === "explain" ? "sql" : first);
@@ -116,6 +127,7 @@ function App() {
     </nav>
     <main>
       ${isCut && html`<div class="banner" role="status">The broker does not answer. This page goes on when it is back.</div>`}
+      <${Conditions} conditions=${conditions ?? node?.conditions ?? []} />
       ${page ? page(...rest) : html`<h2>There is no page ${first}</h2>`}
     </main>
   </div>`;

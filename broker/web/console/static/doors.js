@@ -77,8 +77,8 @@ let last = null;
 function listen() {
   source = new EventSource("/v1/events");
   source.addEventListener("figures", (event) => {
-    const { time, status, figures } = JSON.parse(event.data);
-    tell({ time, status, ...figures });
+    const { time, status, conditions, figures } = JSON.parse(event.data);
+    tell({ time, status, conditions, ...figures });
   });
   source.onerror = () => {
     tell(null);

@@ -38,11 +38,9 @@ export function Overview() {
   const points = usePoints();
   const times = points.map((point) => point.time);
   const last = points[points.length - 1];
-  const state = node && !node.is_open ? "cell lost" : node?.unreadable_places ? "damaged" : node?.reading_only.length ? "reading only" : "well";
   return html`<h2>Overview</h2><${Trouble} problem=${problem} />
-    ${node?.reading_only.map((cause) => html`<p class="bad" role="status">${cause}</p>`)}
     ${node && html`<div class="tiles">
-      <${Tile} value=${state} kind=${state === "well" ? "good" : "bad"} name=${`cell ${node.cell}, generation ${node.generation}`} />
+      <${Tile} value=${node.status} kind=${node.status === "ok" ? "good" : "bad"} name=${`cell ${node.cell}, generation ${node.generation}`} />
       <${Tile} value=${count(node.topics)} name="topics" />
       <${Tile} value=${count(node.tablets)} name="tablets" />
       <${Tile} value=${count(last?.connections ?? node.connections)} name="connections" />

@@ -1,0 +1,84 @@
+"""The health of a node: looks at it, remembers what holds since when, and logs each change.
+
+Doors read `status` and `conditions`, and nothing else says how the node is.
+"""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, Final
+
+from pqbroker.broker.services.health.callers import HealthyNode
+from pqbroker.broker.services.health.conditions import Condition, ConditionKind, Conditions, NodeStatus
+from pqbroker.broker.services.health.recent import Recent
+from pqbroker.broker.services.health.symptoms import SYNC_SLOW_S, SYSTEM_PLACE, symptoms
+
+HEALTH_LOOK_S: Final = 0.5
+"""Seconds between looks, so that each door says what is wrong within a second."""
+FRESH_S: Final = 0.05
+"""Age of a look that is new enough for a door that asks."""
+CONDITIONS_MAX: Final = 100
+"""Conditions that hold at most; a node with more has as many cells that are lost."""
+CHANGES_LOGGED_MAX: Final = 20
+"""Lines that one look logs at most."""
+_log = logging.getLogger(__name__)
+
+
+class Health:
+    """One for the whole life of a node."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock`: a monotonic clock, in seconds."""
+        self._clock = clock
+        self._conditions = Conditions()
+        self._recent = Recent()
+        self._looked_at_s = float("-inf")
+        self._was_open = True
+
+    async def run(self, node: HealthyNode) -> None:
+        """Look until the task is cancelled."""
+        while True:
+            self.look(node)
+            await asyncio.sleep(HEALTH_LOOK_S)
+
+    def look(self, node: HealthyNode) -> None:
+        """Find out what is wrong now, unless the last look is only just over."""
+        now_s, is_open = self._clock(), node.cell.is_open
+        if now_s - self._looked_at_s < FRESH_S and is_open == self._was_open:
+            return
+        self._looked_at_s, self._was_open = now_s, is_open
+        self._recent.look(node, SYNC_SLOW_S, now_s)
+        found = islice(symptoms(node, self._recent), CONDITIONS_MAX)
+        changes = self._conditions.update(found, node.clock())
+        for condition in changes.begun[:CHANGES_LOGGED_MAX]:
+            symptom = condition.symptom
+            text = "%s at %s: %s; affects %s; %s"
+            _log.warning(text, symptom.kind, symptom.place, symptom.cause, symptom.affects, symptom.cure)
+        for condition in changes.ended[:CHANGES_LOGGED_MAX]:
+            seconds = max(node.clock() - condition.since_ms, 0) / 1000
+            _log.info("%s at %s is over after %.1f s", condition.symptom.kind, condition.symptom.place, seconds)
+
+    def status(self, node: HealthyNode) -> NodeStatus:
+        """Return how the node is at this moment."""
+        self.look(node)
+        if node.cell.is_open and node.cell.current.coordinators.is_closed:
+            return NodeStatus.STOPPING
+        return self._conditions.status(SYSTEM_PLACE)
+
+    def conditions(self, node: HealthyNode) -> list[Condition]:
+        """Return what is wrong with the node at this moment, the gravest first."""
+        self.look(node)
+        return self._conditions.holding
+
+    def by_kind(self, node: HealthyNode) -> dict[str, int]:
+        """Return the number of conditions by kind; a kind without any has 0."""
+        counted = Counter(condition.symptom.kind for condition in self.conditions(node))
+        return {kind.value: counted[kind] for kind in ConditionKind}
+
+    def document(self, node: HealthyNode) -> dict[str, Any]:
+        """Return status and conditions as JSON shows them."""
+        shown = [condition.document() for condition in self.conditions(node)]
+        return {"status": self.status(node).value, "conditions": shown}
