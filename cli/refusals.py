@@ -29,6 +29,8 @@ _WORDS = {
     " are not open",
     ErrorCode.NOT_COORDINATOR: "the broker does not coordinate the group now, or does not know all its offsets;"
     " `pqbroker cell list` shows cells that are not open",
+    ErrorCode.KAFKA_STORAGE_ERROR: "its store takes no writes, most often since the disk is full;"
+    " `pqbroker cluster health` shows the cause and the cure",
     ErrorCode.TOPIC_DELETION_DISABLED: "the broker has delete.topic.enable=false",
 }
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from enum import StrEnum
 from typing import Any
 
@@ -11,6 +11,7 @@ from pqbroker.cli.refusals import CommandError, words
 from pqbroker.protocol.errors import ErrorCode
 
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the watch over the broker says it in our words
+_SENDER_LOG = logging.getLogger("aiokafka.producer.sender")
 
 REQUEST_BYTES_MAX = 128 << 20
 """Bytes above which a client refuses a request itself; below it the broker's own limit decides."""
@@ -19,6 +20,41 @@ INTERRUPTED_STOP_S = 2.0
 """Time for what is on its way after Ctrl-C, or when it is given up: a broker that has gone would never have it."""
 UNANSWERED_S = 30.0
 """Time without an acknowledgement after which a writer gives up: nobody serves what it waits for."""
+
+
+class RetriedRefusal(logging.Filter):
+    """The last refusal of a batch that aiokafka sends again: it tells its log alone. Nothing of it is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: object = None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if "retrying" in str(record.msg) and isinstance(record.args, tuple) and record.args:
+            self._last = record.args[-1]
+        return False
+
+    @property
+    def words(self) -> str:
+        """Return the broker's reason, or its error in words; of a partition that nobody leads, if there was none."""
+        if isinstance(self._last, str):
+            return self._last
+        code = getattr(self._last, "errno", None)
+        return words(ErrorCode(code) if isinstance(code, int) and code > 0 else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+@contextmanager
+def retried_refusal() -> Iterator[RetriedRefusal]:
+    """Note refusals that aiokafka's producer meets with another try, as long as this lasts."""
+    noted = RetriedRefusal()
+    level = _SENDER_LOG.level
+    _SENDER_LOG.setLevel(logging.WARNING)
+    _SENDER_LOG.addFilter(noted)
+    try:
+        yield noted
+    finally:
+        _SENDER_LOG.removeFilter(noted)
+        _SENDER_LOG.setLevel(level)
 
 
 class Compression(StrEnum):
@@ -59,8 +95,8 @@ async def producer(
         max_request_size=REQUEST_BYTES_MAX,
     )
     try:
-        await client.start()
         try:
+            await _started(client, broker)
             yield client
         except (asyncio.CancelledError, CommandError):
             # Left to the end of the loop, which ends all of its tasks: cancelled here, it would leave one of its own.
@@ -72,6 +108,21 @@ async def producer(
             await client.stop()
     except KafkaError as error:
         raise refusal(error, f"the broker at {broker} does not go along") from None
+
+
+async def _started(client: Any, broker: str) -> None:
+    """Start a producer. CommandError where the broker gives it no id in time: aiokafka would ask for ever."""
+    starting = asyncio.ensure_future(client.start())
+    try:
+        await asyncio.wait([starting], timeout=UNANSWERED_S)
+        if not starting.done():
+            raise CommandError(
+                f"the broker at {broker} gave this producer no id within {UNANSWERED_S:g} s, so nothing was written; "
+                "its disk may be full or stalled: `pqbroker cluster health` shows the cause and the cure"
+            )
+    finally:
+        starting.cancel()
+    await starting
 
 
 def _name_errors() -> None:

@@ -13,10 +13,18 @@ from aiokafka.partitioner import DefaultPartitioner
 
 from pqbroker.cli.kafka.watch import GONE_TIMEOUT_S, LOOK_EVERY_S, BrokerGone, Watch
 from pqbroker.cli.progress import Progress, is_file
-from pqbroker.cli.records.client import REQUEST_BYTES_MAX, UNANSWERED_S, Acks, Compression, producer, refusal
+from pqbroker.cli.records.client import (
+    REQUEST_BYTES_MAX,
+    UNANSWERED_S,
+    Acks,
+    Compression,
+    RetriedRefusal,
+    producer,
+    refusal,
+    retried_refusal,
+)
 from pqbroker.cli.records.lines import NO_TIMESTAMP, LineError, NewRecord, Parse
-from pqbroker.cli.refusals import CommandError, words
-from pqbroker.protocol.errors import ErrorCode
+from pqbroker.cli.refusals import CommandError
 
 INPUT_BYTES = 1 << 16
 CHUNKS_AHEAD = 16
@@ -39,8 +47,9 @@ class Target(NamedTuple):
 class Written:
     """Records whose acknowledgement came, with the first and last offset by partition; of refusals the first line's."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Watch, retried: RetriedRefusal) -> None:
         self._watch = watch
+        self._retried = retried
         self.records = 0
         self.bytes = 0
         self.spans: dict[int, tuple[int, int]] = {}
@@ -60,8 +69,8 @@ class Written:
         if not self._waiting or self._watch.is_gone:
             self._moved_s = time.monotonic()
         elif time.monotonic() - self._moved_s > UNANSWERED_S:
-            cause = words(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            written = f"{self.records} records are written, and none of {self._waiting} more"
+            cause = self._retried.words
+            written = f"records written: {self.records}; none of the {self._waiting} behind them"
             raise CommandError(f"{written} was acknowledged within {UNANSWERED_S:g} s: {cause}")
 
     def count(self, line: int, size: int, done: "asyncio.Future[Any]") -> None:
@@ -91,16 +100,17 @@ class Written:
 def write_lines(target: Target, parse: Parse, descriptor: int) -> Written:
     """Write every line until the end of the file. CommandError for the first line that is refused; BrokerGone."""
     watch = Watch(target.brokers, GONE_TIMEOUT_S)
-    written = Written(watch)
+    with retried_refusal() as retried:
+        written = Written(watch, retried)
 
-    async def write() -> None:
-        async with producer(target.brokers, target.compression, target.acks, LINGER_MS, BATCH_BYTES) as client:
-            await _watched(_send_and_flush(client, target, parse, descriptor, written), written)
+        async def write() -> None:
+            async with producer(target.brokers, target.compression, target.acks, LINGER_MS, BATCH_BYTES) as client:
+                await _watched(_send_and_flush(client, target, parse, descriptor, written), written)
 
-    try:
-        asyncio.run(watch.over(write()))
-    except BrokerGone as error:
-        raise BrokerGone(f"{error}; {written.records} records are written, those behind them perhaps") from None
+        try:
+            asyncio.run(watch.over(write()))
+        except BrokerGone as error:
+            raise BrokerGone(f"{error}; {written.records} records are written, those behind them perhaps") from None
     if written.refusal is not None:
         raise written.refusal
     return written

@@ -358,7 +358,7 @@ def test_producing_to_a_cell_that_is_not_open_names_the_cells(
     with soon():
         said = Commands(offline, capsys)("produce", "closed.offline", *options, "--file", str(lines))
     assert said.status == 1
-    assert "0 records are written, and none of 1 more was acknowledged within 2 s" in said.errors
+    assert "records written: 0; none of the 1 behind them was acknowledged within 2 s" in said.errors
     assert "pqbroker cell list" in said.errors
 
 
