@@ -11,6 +11,7 @@ from pqbroker.protocol.errors import ErrorCode
 from pqbroker.storage.counters import Histogram
 
 PREFIX = "pqbroker_"
+PROCESS = "process_"
 """Before every name."""
 
 
@@ -118,6 +119,12 @@ class Family:
     help: str
     labels: tuple[str, ...] = ()
     earlier: str = ""
+
+    @property
+    def exposed_name(self) -> str:
+        """Return the name as Prometheus has it, a counter's without suffix. Those of the process have the usual names
+        of every program's, so that dashboards know them."""
+        return self.name if self.name.startswith(PROCESS) else PREFIX + self.name
 
 
 class Sample(NamedTuple):
@@ -307,8 +314,10 @@ _FAMILIES = (
     Family("build_info", "gauge", "1 for the version that runs.", ("version", "python")),
     Family("process_start_time_seconds", "gauge", "Time at which the node opened its cell, in seconds since 1970."),
     Family("process_cpu_seconds", "counter", "CPU time of the process, all threads."),
-    Family("process_resident_bytes", "gauge", "Memory of the process that is not swapped out."),
-    Family("process_open_files", "gauge", "Open files of the process, connections included."),
+    Family("process_resident_memory_bytes", "gauge", "Memory of the process that is not swapped out."),
+    Family("process_virtual_memory_bytes", "gauge", "Address space of the process."),
+    Family("process_open_fds", "gauge", "Open files of the process, connections included."),
+    Family("process_max_fds", "gauge", "Files that the process may have open at most."),
     Family("process_threads", "gauge", "Threads of the process."),
 )  # fmt: skip
 

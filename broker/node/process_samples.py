@@ -14,7 +14,7 @@ from pqbroker.broker.ground.metrics import Sample
 
 _STAT = Path("/proc/self/stat")
 _FILES = Path("/proc/self/fd") if _STAT.exists() else Path("/dev/fd")
-_THREADS, _RESIDENT_PAGES = 17, 21
+_THREADS, _VIRTUAL_BYTES, _RESIDENT_PAGES = 17, 20, 21
 """Fields behind the process's name."""
 
 
@@ -23,6 +23,8 @@ class Use(NamedTuple):
 
     threads: int
     resident_bytes: int
+    virtual_bytes: int
+    """0 where the system does not say."""
 
 
 def process_samples(started_ms: int) -> list[Sample]:
@@ -32,8 +34,10 @@ def process_samples(started_ms: int) -> list[Sample]:
         Sample("build_info", 1, (__version__, platform.python_version())),
         Sample("process_start_time_seconds", started_ms / 1000),
         Sample("process_cpu_seconds", time.process_time()),
-        Sample("process_resident_bytes", use.resident_bytes),
-        Sample("process_open_files", len(os.listdir(_FILES))),
+        Sample("process_resident_memory_bytes", use.resident_bytes),
+        Sample("process_virtual_memory_bytes", use.virtual_bytes),
+        Sample("process_open_fds", len(os.listdir(_FILES))),
+        Sample("process_max_fds", resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
         Sample("process_threads", use.threads),
     ]
 
@@ -44,5 +48,6 @@ def read_use() -> Use:
         fields = _STAT.read_bytes().rpartition(b")")[2].split()
     except OSError:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return Use(threading.active_count(), peak if sys.platform == "darwin" else peak * 1024)
-    return Use(int(fields[_THREADS]), int(fields[_RESIDENT_PAGES]) * resource.getpagesize())
+        return Use(threading.active_count(), peak if sys.platform == "darwin" else peak * 1024, 0)
+    resident_bytes = int(fields[_RESIDENT_PAGES]) * resource.getpagesize()
+    return Use(int(fields[_THREADS]), resident_bytes, int(fields[_VIRTUAL_BYTES]))

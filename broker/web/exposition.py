@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from pqbroker.broker.ground.metrics import FAMILIES, PREFIX, Family, Sample, with_earlier_names
+from pqbroker.broker.ground.metrics import FAMILIES, Family, Sample, with_earlier_names
 from pqbroker.storage.counters import LATENCY_BOUNDS_S, Histogram
 
 CONTENT_TYPE: str = CONTENT_TYPE_LATEST
@@ -40,7 +40,7 @@ class _Samples(Collector):
 
 
 def _metric(family: Family, taken: list[Sample]) -> Metric:
-    name = PREFIX + family.name
+    name = family.exposed_name
     if family.type == "histogram":
         histogram = HistogramMetricFamily(name, family.help, labels=family.labels)
         for sample in taken:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.ground.metrics import FAMILIES, PREFIX
+from pqbroker.broker.ground.metrics import FAMILIES
 from pqbroker.broker.web.openapi import openapi
 from pqbroker.broker.web.served import ROUTES
 from pqbroker.conf.broker import BrokerSettings
@@ -114,7 +114,7 @@ def test_no_setting_of_ours_has_an_old_name(old: OldName) -> None:
 @pytest.mark.parametrize("old", OLD_NAMES, ids=lambda old: old.word)
 def test_no_metric_has_an_old_name(old: OldName) -> None:
     families = [family for family in FAMILIES if not family.help.startswith("Deprecated")]
-    names = [(PREFIX + family.name, name) for family in families for name in (family.name, *family.labels)]
+    names = [(family.exposed_name, name) for family in families for name in (family.name, *family.labels)]
     assert [name for place, name in names if old.is_broken_by(place, name)] == []
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from pqbroker.broker.ground.metrics import FAMILIES, PREFIX, Family
+from pqbroker.broker.ground.metrics import FAMILIES, Family
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 
@@ -38,7 +38,7 @@ def metrics_page() -> str:
 
 def exposed_name(family: Family) -> str:
     """The name as a query has it, a histogram's without suffix."""
-    return PREFIX + family.name + ("_total" if family.type == "counter" else "")
+    return family.exposed_name + ("_total" if family.type == "counter" else "")
 
 
 def _rows() -> Iterator[str]:

@@ -293,9 +293,9 @@ async def test_the_process_and_its_version_are_counted(web: Web) -> None:
     before = await scrape(web)
     assert before["build_info"] == {(platform.python_version(), __version__): 1}
     assert before["process_start_time_seconds"][()] == web.node.clock() / 1000
-    assert before["process_resident_bytes"][()] > 10 << 20
+    assert before["process_resident_memory_bytes"][()] > 10 << 20
     assert before["process_threads"][()] >= 1
     _clients = [await web.node.connect() for _ in range(20)]
     after = await scrape(web)
-    assert after["process_open_files"][()] >= before["process_open_files"][()] + 40
+    assert after["process_open_fds"][()] >= before["process_open_fds"][()] + 40
     assert after["process_cpu_seconds_total"][()] > before["process_cpu_seconds_total"][()]

@@ -30,13 +30,16 @@ STILL = {
     "compaction_moved_bytes", "segment_emptying_moved_bytes", "commit_syncs", "pool_trash_bytes",  # what memory has not
     "cell_unreadable_places", "cell_reading_only",  # what only a disk has, tests of it show them
     "connections_unread",  # what needs all memory for answers, tests/attacks/test_shares.py shows it
-    "durability", "build_info", "process_start_time_seconds",  # what a node is set to
+    "durability", "build_info", "process_start_time_seconds", "process_max_fds",  # what a node is set to
     "group_lag_summed",
     "transaction_participants_unfinished",  # is ended at once, but for faults
     "memory_pass_worst_seconds",  # comes when much has grown, and not here
 }  # fmt: skip
 """These do not."""
-MAY_MOVE = {"loop_turn_worst_seconds", "process_open_files", "process_resident_bytes", "process_threads"}
+MAY_MOVE = {
+    "loop_turn_worst_seconds", "process_open_fds", "process_resident_memory_bytes", "process_threads",
+    "process_virtual_memory_bytes",
+}  # fmt: skip
 """The worst turn may have been the start's; the process may have been as large before."""
 SETTINGS = {
     "cache_bytes": 400_000, "head_bytes": 1 << 20, "write_border_bytes": 1 << 20, "group_initial_rebalance_delay_ms": 0,
