@@ -27,8 +27,10 @@ async def leave_in_doubt(web: Web, *, is_stored: bool) -> str:
     ]  # fmt: skip
     committing = asyncio.create_task(web.ask("POST", f"/v1/transactions/{name}/commit", {"writes": writes}))
     await until(lambda: right_of(web).prepared and log_of(web).prepared and faults.is_holding)
-    faults.lose_next(stored=is_stored)
     away = asyncio.create_task(web.ask("PATCH", "/v1/bundles/left", {"node_tag_filter": "elsewhere"}))
+    bundles = web.node.server.node.cell.current.hive.bundles
+    await until(lambda: bundles["left"].node_tag_filter)  # else the cell may be open again before it is left
+    faults.lose_next(stored=is_stored)
     faults.release()
     assert (await away)[0] == 200
     status, answer = await committing
