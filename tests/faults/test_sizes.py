@@ -70,6 +70,7 @@ def best_of(node: BrokerProcess) -> Best:
     return Best(min(own_s), min(cpu_s), min(resident))
 
 
+@pytest.mark.timeout(400)
 def test_a_hundred_gigabytes_in_one_partition_start_almost_as_fast_as_none(
     node: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
