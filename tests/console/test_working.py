@@ -129,6 +129,34 @@ async def test_transactions_are_listed_by_state_and_aborted(page: Page, node: Br
     assert page.complaints == []
 
 
+async def test_a_topic_is_made_found_by_its_records_and_deleted(page: Page, node: Broker) -> None:
+    await page.open(f"http://{node.http}/#/topics")
+    await page.wait_for(TOPIC, "New topic")
+    await page.click("New topic")
+    await page.wait_for("NAME=VALUE")
+    await page.type("input[aria-label='topic name']", "no/topic")
+    await page.click("Create topic")
+    await page.wait_for("INVALID_TOPIC_EXCEPTION")
+    page.complaints.clear()  # of the refusal
+    await page.type("input[aria-label='topic name']", "made.here")
+    await page.type("input[aria-label='partitions']", "3")
+    await page.type("textarea", "retention.ms=1000\n\ncleanup.policy = delete")
+    await page.click("Create topic")
+    await page.wait_for("made.here")
+    configs = HttpCalls(lambda: node.http).ask("GET", "/v1/topics/made.here/configs")["configs"]
+    assert {one["name"]: one["value"] for one in configs}["retention.ms"] == "1000"
+    await page.type("select", "records")
+    assert (await page.wait_for("by records", TOPIC)).index(TOPIC) < (await page.text()).index("made.here")
+    await page.open(f"http://{node.http}/#/topics/made.here")
+    await page.wait_for("Delete this topic")
+    await page.click("Delete this topic")
+    await page.wait_for("to confirm")
+    await page.type("label input", "made.here")
+    await page.click("Delete this topic")
+    assert "made.here" not in await page.wait_for("Topics", TOPIC, "New topic")
+    assert page.complaints == []
+
+
 async def test_a_page_that_waits_says_so(page: Page, node: Broker) -> None:
     await page.open(f"http://{node.http}/#/topics")
     await page.wait_for(TOPIC)

@@ -2,7 +2,9 @@
 
 from base64 import urlsafe_b64encode
 from bisect import bisect_right
-from typing import Any
+from collections.abc import Generator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Final
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.topics.finding import check_creation, every_topic
@@ -14,11 +16,21 @@ from pqbroker.broker.services.topics.topics import (
     delete_topic,
 )
 from pqbroker.broker.web.resources.configs import CHANGES, config_texts
+from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import AFTER_NAME, LIMIT, Call, Parameter, Route
 from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, array_of, nullable, object_of
 from pqbroker.pq.serving.topic import Topic
 
-_FACTS = {"name": TEXT, "id": TEXT, "partition_count": COUNT, "size_bytes": COUNT}
+_FACTS = {
+    "name": TEXT, "id": TEXT, "partition_count": COUNT, "size_bytes": COUNT, "record_count": COUNT,
+    "written_count": COUNT,
+}  # fmt: skip
+_SORTS: Final[Mapping[str, str]] = {
+    "partitions": "partition_count", "size": "size_bytes", "records": "record_count", "written": "written_count",
+}  # fmt: skip
+"""Facts by which a list may be sorted, by their names in the query."""
+_PARTITIONS_AT_ONCE: Final = 500
+"""Partitions that are summed up before the loop's other work has its turn."""
 _PARTITION = object_of(
     {
         "partition": COUNT, "start_offset": OFFSET, "end_offset": OFFSET, "leader_epoch": COUNT, "size_bytes": COUNT,
@@ -31,11 +43,31 @@ _TOPIC = object_of(
 
 
 async def list_topics(call: Call) -> Any:
-    topics = {topic.record.name: topic for topic in every_topic(call, AclOperation.DESCRIBE)}
-    names = sorted(topics)
-    page, has_more = call.page(names[bisect_right(names, call.query.get("after", "")) :])
-    shown = [_facts(topics[name]) for name in page]
-    return {"cell": call.cell.name, "topics": shown, "next": page[-1] if has_more else None}
+    part, order = call.query.get("contains", "").lower(), call.query.get("sort")
+    if order is not None and order not in _SORTS:
+        raise bad_request(f"topics cannot be sorted by {order}; there are {', '.join(_SORTS)}")
+    names = sorted(name for name in call.node.cell.current.topics.names() if part in name.lower())
+    topics = {topic.record.name: topic for topic in every_topic(call, AclOperation.DESCRIBE, names)}
+    total, begin = len(topics), call.query.get("after", "")
+    if order is None:
+        names = list(topics)
+        page, has_more = call.page(names[bisect_right(names, begin) :])
+        shown = await call.node.turns.finish(_facts_of([topics[name] for name in page]))
+        return {"cell": call.cell.name, "topics": shown, "total": total, "next": page[-1] if has_more else None}
+    found = await call.node.turns.finish(_facts_of(list(topics.values())))
+    found.sort(key=itemgetter(_SORTS[order]), reverse=True)
+    return {"cell": call.cell.name, "topics": call.page(found)[0], "total": total, "next": None}
+
+
+def _facts_of(topics: Sequence[Topic]) -> Generator[None, None, list[dict[str, Any]]]:
+    found, summed = list[dict[str, Any]](), 0
+    for topic in topics:
+        found.append(_facts(topic))
+        summed += 1 + len(topic.partitions)
+        if summed >= _PARTITIONS_AT_ONCE:
+            summed = 0
+            yield
+    return found
 
 
 async def create(call: Call) -> Any:
@@ -67,6 +99,8 @@ def _facts(topic: Topic) -> dict[str, Any]:
         "id": urlsafe_b64encode(topic.record.topic_id).rstrip(b"=").decode(),
         "partition_count": len(topic.partitions),
         "size_bytes": sum(partition.size_bytes for partition in topic.partitions),
+        "record_count": sum(partition.end_offset - partition.start_offset for partition in topic.partitions),
+        "written_count": sum(partition.end_offset for partition in topic.partitions),
     }
 
 
@@ -91,7 +125,10 @@ def shown(call: Call, topic: Topic) -> dict[str, Any]:
 
 AFTER_PARTITION = Parameter("after", COUNT, "List the partitions behind this one: `next` of the answer before.")
 _COUNT = {"type": "integer", "minimum": 1}
-_FACTS_EXAMPLE = {"name": "orders", "id": "q7S0Yc2bQxWl8QpEJw0n1A", "partition_count": 1, "size_bytes": 4096}
+_FACTS_EXAMPLE = {
+    "name": "orders", "id": "q7S0Yc2bQxWl8QpEJw0n1A", "partition_count": 1, "size_bytes": 4096, "record_count": 42,
+    "written_count": 42,
+}  # fmt: skip
 _TOPIC_EXAMPLE = {
     "cell": "0",
     **_FACTS_EXAMPLE,
@@ -107,9 +144,19 @@ _TOPIC_EXAMPLE = {
 
 ROUTES = (
     Route(
-        "GET", "/v1/topics", "List topics by name", list_topics,
-        object_of({"cell": TEXT, "topics": array_of(object_of(_FACTS)), "next": nullable(TEXT)}), (AFTER_NAME, LIMIT),
-        example={"cell": "0", "topics": [_FACTS_EXAMPLE], "next": None},
+        "GET", "/v1/topics",
+        "List topics by name, or the first by a figure, the greatest first. `record_count` are offsets that are kept, "
+        "`written_count` all that were given: its rise is the rate",
+        list_topics,
+        object_of({"cell": TEXT, "topics": array_of(object_of(_FACTS)), "total": COUNT, "next": nullable(TEXT)}),
+        (
+            AFTER_NAME, LIMIT,
+            Parameter("contains", TEXT, "List those whose names contain this, whatever the case."),
+            Parameter(
+                "sort", {"type": "string", "enum": list(_SORTS)}, "List the first by this; there is no next page."
+            ),
+        ),
+        example={"cell": "0", "topics": [_FACTS_EXAMPLE], "total": 1, "next": None},
     ),
     Route(
         "POST", "/v1/topics", "Create a topic", create, _TOPIC,

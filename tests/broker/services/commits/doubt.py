@@ -29,7 +29,7 @@ async def leave_in_doubt(web: Web, *, is_stored: bool) -> str:
     await until(lambda: right_of(web).prepared and log_of(web).prepared and faults.is_holding)
     away = asyncio.create_task(web.ask("PATCH", "/v1/bundles/left", {"node_tag_filter": "elsewhere"}))
     bundles = web.node.server.node.cell.current.hive.bundles
-    await until(lambda: bundles["left"].node_tag_filter)  # else the cell may be open again before it is left
+    await until(lambda: bool(bundles["left"].node_tag_filter))  # else the cell may be open again before it is left
     faults.lose_next(stored=is_stored)
     faults.release()
     assert (await away)[0] == 200
