@@ -1,5 +1,6 @@
 """`pqbroker topic`: create, list, describe, grow and delete topics. Their configs and their trimming stand beside."""
 
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 from pqbroker.cli.command import Family, declare
@@ -9,8 +10,9 @@ from pqbroker.cli.commands.topic_configs import add_configs, is_own
 from pqbroker.cli.commands.topic_export import add_export
 from pqbroker.cli.commands.topic_trim import add_trim
 from pqbroker.cli.confirmation import confirm
-from pqbroker.cli.kafka.cluster import Cluster, OffsetRange, Topic, leaderless, tell_unmounted
+from pqbroker.cli.kafka.cluster import Cluster, OffsetRange, Topic, TopicPartition, leaderless, tell_unmounted
 from pqbroker.cli.kafka.configs import TOPIC, describe_configs
+from pqbroker.cli.kafka.figures import read_sizes, read_spans
 from pqbroker.cli.kafka.link import DEFAULT_KAFKA
 from pqbroker.cli.kafka.topics import DECIDED_BY_BROKER, TIMEOUT_MS, create_topic, delete_topic
 from pqbroker.cli.options import (
@@ -23,7 +25,7 @@ from pqbroker.cli.options import (
     Yes,
     assignments,
 )
-from pqbroker.cli.output import say, show_json, show_table
+from pqbroker.cli.output import say, show_bytes, show_json, show_table
 from pqbroker.cli.parsing import Argument, option
 from pqbroker.cli.refusals import WrongInput, check
 from pqbroker.protocol.messages.create_partitions import (
@@ -79,17 +81,38 @@ def list_all(
     broker: Broker = DEFAULT_KAFKA,
     json: Json = False,
 ) -> None:
-    """List topics."""
+    """List topics with their records and sizes.
+
+    Records are counted by offsets, which a compacted topic has more of. The size is that of the largest replicas.
+    """
     with Cluster(broker) as cluster:
         found = [topic for _, topic in sorted(cluster.topics().items()) if internal or not topic.is_internal]
-    rows = [(topic.name, len(topic.partitions), _replicas(topic)) for topic in found]
+        spans, sizes = (read_spans(cluster, found), read_sizes(cluster)) if found else ({}, {})
+    records = {place: end - start for place, (start, end) in spans.items()}
+    rows = [
+        (topic.name, len(topic.partitions), _replicas(topic), _sum_of(topic, records), _sum_of(topic, sizes))
+        for topic in found
+    ]
+    columns = ("topic", "partitions", "replicas", "records", "bytes")
     if json:
-        for name, partitions, replicas in rows:
-            show_json({"topic": name, "partitions": partitions, "replicas": replicas})
+        for row in rows:
+            show_json(dict(zip(columns, row, strict=True)))
     elif rows:
-        show_table(("topic", "partitions", "replicas"), rows)
+        cells = [(*row[:3], _known(row[3], str), _known(row[4], show_bytes)) for row in rows]
+        show_table((*columns[:4], "size"), cells)
     else:
         say("no topics; `pqbroker topic create TOPIC` makes one")
+
+
+def _known(figure: int | None, show: Callable[[int], str]) -> str:
+    return "-" if figure is None else show(figure)
+
+
+def _sum_of(topic: Topic, figures: Mapping[TopicPartition, int]) -> int | None:
+    """Return the sum over a topic's partitions; None where that of one is unknown."""
+    found = [figures.get((topic.name, index)) for index in topic.partitions]
+    known = [each for each in found if each is not None]
+    return sum(known) if len(known) == len(found) else None
 
 
 @declare(app, "describe", "pqbroker topic describe orders")
