@@ -93,6 +93,7 @@ class ErrorCode(IntEnum):
     RESOURCE_NOT_FOUND = 91
     DUPLICATE_RESOURCE = 92
     UNACCEPTABLE_CREDENTIAL = 93
+    INVALID_UPDATE_VERSION = 95
     INCONSISTENT_TOPIC_ID = 103
     UNKNOWN_TOPIC_ID = 100
     TRANSACTIONAL_ID_NOT_FOUND = 105
@@ -142,6 +143,10 @@ class KafkaError(Exception):
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message
+
+
+class LastAnswer(KafkaError):
+    """The peer is refused for good: it gets the answer, and behind it the connection closes."""
 
 
 class RecordsRefused(KafkaError):

@@ -100,6 +100,10 @@ class FrameReader:
             self._keep(buffer[position:end])
         return frames
 
+    def allow(self, frame_bytes_max: int) -> None:
+        """Take frames of another size from now on."""
+        self._frame_bytes_max = frame_bytes_max
+
     def begin_claimed(self) -> None:
         """Give the claimed frame its memory."""
         size, self.claimed_bytes = self.claimed_bytes, 0
