@@ -1,11 +1,17 @@
-"""Kafka's node settings for encryption and access control, as `declare.rows` reads them.
+"""Kafka's node settings for access control, as `declare.rows` reads them.
 
 Below the line `! …` only the default is accepted: a node that is set to protect something and
 does not must not start.
 """
 
 ACCESS_CONTROL = """\
-# Listeners are plain: nothing is encrypted and nobody is authenticated.
+# It is of clients, and of Java's libraries.
+ssl.endpoint.identification.algorithm | string | https
+ssl.keymanager.algorithm | string | SunX509
+ssl.provider | string | null
+ssl.secure.random.implementation | string | null
+ssl.trustmanager.algorithm | string | PKIX
+# Of Kerberos, which is not served, and of clients.
 sasl.kerberos.kinit.cmd | string | /usr/bin/kinit
 sasl.kerberos.min.time.before.relogin | long | 60000
 sasl.kerberos.principal.to.local.rules | list | DEFAULT
@@ -16,24 +22,13 @@ sasl.login.refresh.buffer.seconds | short | 300
 sasl.login.refresh.min.period.seconds | short | 60
 sasl.login.refresh.window.factor | double | 0.8
 sasl.login.refresh.window.jitter | double | 0.05
-ssl.cipher.suites | list |
-ssl.enabled.protocols | list | TLSv1.2,TLSv1.3
-ssl.endpoint.identification.algorithm | string | https
-ssl.keymanager.algorithm | string | SunX509
-ssl.protocol | string | TLSv1.3
-ssl.provider | string | null
-ssl.secure.random.implementation | string | null
-ssl.trustmanager.algorithm | string | PKIX
-! This broker has no access control: its listeners are plain and everyone may do everything.
-authorizer.class.name | string |
+! This broker does not have this part of Kafka's security.
 delegation.token.expiry.check.interval.ms | long | 3600000 | 1..
 delegation.token.expiry.time.ms | long | 86400000 | 1..
 delegation.token.max.lifetime.ms | long | 604800000 | 1..
 delegation.token.secret.key | password | null
 principal.builder.class | class | org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
 sasl.client.callback.handler.class | class | null
-sasl.enabled.mechanisms | list | GSSAPI
-sasl.jaas.config | password | null
 sasl.login.callback.handler.class | class | null
 sasl.login.class | class | null
 sasl.login.connect.timeout.ms | int | null
@@ -69,21 +64,6 @@ sasl.oauthbearer.scope.claim.name | string | scope
 sasl.oauthbearer.sub.claim.name | string | sub
 sasl.oauthbearer.token.endpoint.url | string | null
 sasl.server.callback.handler.class | class | null
-sasl.server.max.receive.size | int | 524288
 security.providers | string | null
-ssl.allow.dn.changes | boolean | false
-ssl.allow.san.changes | boolean | false
-ssl.client.auth | string | none | none requested required
 ssl.engine.factory.class | class | null
-ssl.key.password | password | null
-ssl.keystore.certificate.chain | password | null
-ssl.keystore.key | password | null
-ssl.keystore.location | string | null
-ssl.keystore.password | password | null
-ssl.keystore.type | string | JKS
-ssl.principal.mapping.rules | string | DEFAULT
-ssl.truststore.certificates | password | null
-ssl.truststore.location | string | null
-ssl.truststore.password | password | null
-ssl.truststore.type | string | JKS
 """

@@ -1,28 +1,34 @@
 """Broker settings: every limit and choice of a node. Names are Kafka's where Kafka has one, `pqbroker.` otherwise.
 
-Those of the cleaner, HTTP, SQL, consumer groups, transactional producers and test brokers are declared in `cleaner`,
-`http`, `sql`, `consumer_groups`, `transactional_producers` and `cues`; those of Kafka's that change nothing here are
-tables, in `without_effect` and `access_control`.
+Those of access rules, the audit log, TLS, the cleaner, HTTP, logins, quotas, SQL, consumer groups, transactional
+producers and test brokers are declared in `access`, `audit`, `tls`, `cleaner`, `http`, `logins`, `quotas`, `sql`,
+`consumer_groups`, `transactional_producers` and `cues`; those of Kafka's that change nothing here are tables, in
+`without_effect` and `access_control`.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 from pqbroker.conf import (
+    access,
+    audit,
     cleaner,
     consumer_groups,
     cues,
     http,
+    logins,
+    quotas,
     sql,
     storage,
     tables,
+    tls,
     topic_defaults,
     transactional_producers,
     transactions,
 )
 from pqbroker.conf.access_control import ACCESS_CONTROL
 from pqbroker.conf.addresses import address_counts
-from pqbroker.conf.declare import Kind, rows, setting
+from pqbroker.conf.declare import Kind, of_listeners, rows, setting
 from pqbroker.conf.without_effect import WITHOUT_EFFECT
 
 MIB = 1 << 20
@@ -51,6 +57,11 @@ class BrokerSettings:
         "[NAME://]HOST:PORT that clients connect to, for each listener (`--kafka`) by its name; with one listener the "
         "first counts; empty: the address that the client connected to.",
     )  # fmt: skip
+    protocol_map: str = tls.PROTOCOL_MAP
+    handshakes_max: int = tls.HANDSHAKES_MAX
+    handshake_timeout_ms: int = tls.HANDSHAKE_TIMEOUT_MS
+    tls: tuple[tuple[str, Any], ...] = rows(tls.TLS)
+    listener_settings: tuple[tuple[str, Any], ...] = of_listeners()
     delete_topic_enable: bool = setting(
         "delete.topic.enable", Kind.BOOLEAN, True, "Allow clients to delete topics; if false: TOPIC_DELETION_DISABLED."
     )
@@ -315,10 +326,12 @@ class BrokerSettings:
     cleaner_batch_bytes_max: int = cleaner.CLEANED_BATCH_BYTES_MAX
 
     # HTTP and metrics
+    http_security_protocol: str = http.SECURITY_PROTOCOL
     http_hosts: tuple[str, ...] = http.HOSTS
     http_body_bytes_max: int = http.BODY_BYTES_MAX
     http_body_objects_max: int = http.BODY_OBJECTS_MAX
     http_bytes_max: int = http.BYTES_MAX
+    advertised_http: str = http.ADVERTISED_HTTP
     http_connections_max: int = http.CONNECTIONS_MAX
     http_arrivals_max: int = http.ARRIVALS_MAX
     http_request_timeout_ms: int = http.REQUEST_TIMEOUT_MS
@@ -330,6 +343,23 @@ class BrokerSettings:
     http_followers_max: int = http.FOLLOWERS_MAX
     http_unsent_bytes_max: int = http.UNSENT_BYTES_MAX
     console_writes: bool = http.CONSOLE_WRITES
+    http_login_required: bool | None = http.LOGIN_REQUIRED
+    console_login_ms: int = http.CONSOLE_LOGIN_MS
+    console_logins_max: int = http.CONSOLE_LOGINS_MAX
+
+    # Logins
+    sasl_mechanisms: tuple[str, ...] = logins.ENABLED_MECHANISMS
+    jaas_config: str | None = logins.JAAS_CONFIG
+    serves_without_login: bool = logins.SERVES_WITHOUT_LOGIN
+    sasl_bytes_max: int = logins.SERVER_RECEIVE_BYTES_MAX
+    reauth_ms_max: int = logins.CONNECTIONS_REAUTH_MS_MAX
+    failed_login_delay_ms: int = logins.FAILED_LOGIN_DELAY_MS
+    login_bytes_max: int = logins.LOGIN_BYTES_MAX
+    login_timeout_ms: int = logins.LOGIN_TIMEOUT_MS
+    login_checks_max: int = logins.LOGIN_CHECKS_MAX
+    users_max: int = logins.USERS_MAX
+    tokens_max: int = logins.TOKENS_MAX
+    user_name_bytes_max: int = logins.USER_NAME_BYTES_MAX
 
     # Tables
     table_columns_max: int = tables.COLUMNS_MAX
@@ -345,6 +375,9 @@ class BrokerSettings:
     table_feeds_max: int = tables.FEEDS_MAX
     table_feed_rate: int = tables.FEED_RATE
     table_backoff_ms: int = tables.BACKOFF_MS
+    queue_consumers_max: int = tables.QUEUE_CONSUMERS_MAX
+    queue_trim_interval_ms: int = tables.QUEUE_TRIM_INTERVAL_MS
+    queue_meta_bytes_max: int = tables.QUEUE_META_BYTES_MAX
     transactions_max: int = transactions.TRANSACTIONS_MAX
     transaction_timeout_ms_max: int = transactions.TRANSACTION_TIMEOUT_MS_MAX
     transaction_age_ms_max: int = transactions.TRANSACTION_AGE_MS_MAX
@@ -400,11 +433,49 @@ class BrokerSettings:
     log_retention_hours: int = topic_defaults.LOG_RETENTION_HOURS
     log_retention_bytes: int = topic_defaults.LOG_RETENTION_BYTES
 
+    # Access rules
+    authorizer_class_name: str = access.AUTHORIZER_CLASS_NAME
+    access_class: str = access.ACCESS_CLASS
+    super_users: str = access.SUPER_USERS
+    allow_everyone_if_no_acl_found: bool = access.ALLOW_EVERYONE_IF_NO_ACL_FOUND
+    acls_max: int = access.ACLS_MAX
+    acl_bytes_max: int = access.ACL_BYTES_MAX
+    access_decisions_max: int = access.ACCESS_DECISIONS_MAX
+
+    # Audit log
+    audit_file: str = audit.FILE
+    audit_everything: bool = audit.EVERYTHING
+    audit_file_bytes_max: int = audit.AUDIT_FILE_BYTES_MAX
+    audit_files_max: int = audit.FILES_MAX
+    audit_lines_per_second: int = audit.LINES_PER_SECOND
+
+    # Quotas of clients
+    quota_window_num: int = quotas.WINDOW_NUM
+    quota_window_size_seconds: int = quotas.WINDOW_SIZE_SECONDS
+    controller_quota_window_num: int = quotas.CONTROLLER_WINDOW_NUM
+    quotas_max: int = quotas.QUOTAS_MAX
+    quota_name_bytes_max: int = quotas.QUOTA_NAME_BYTES_MAX
+    quota_clients_max: int = quotas.CLIENTS_MAX
+
     # Consumer groups
     group_initial_rebalance_delay_ms: int = consumer_groups.GROUP_INITIAL_REBALANCE_DELAY_MS
     group_min_session_timeout_ms: int = consumer_groups.GROUP_MIN_SESSION_TIMEOUT_MS
     group_max_session_timeout_ms: int = consumer_groups.GROUP_MAX_SESSION_TIMEOUT_MS
     group_max_size: int = consumer_groups.GROUP_MAX_SIZE
+    group_consumer_session_timeout_ms: int = consumer_groups.GROUP_CONSUMER_SESSION_TIMEOUT_MS
+    group_consumer_min_session_timeout_ms: int = consumer_groups.GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS
+    group_consumer_max_session_timeout_ms: int = consumer_groups.GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS
+    group_consumer_heartbeat_interval_ms: int = consumer_groups.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS
+    group_consumer_min_heartbeat_interval_ms: int = consumer_groups.GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS
+    group_consumer_max_heartbeat_interval_ms: int = consumer_groups.GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS
+    group_consumer_assignment_interval_ms: int = consumer_groups.GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS
+    group_consumer_min_assignment_interval_ms: int = consumer_groups.GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS
+    group_consumer_max_assignment_interval_ms: int = consumer_groups.GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS
+    group_consumer_assignors: tuple[str, ...] = consumer_groups.GROUP_CONSUMER_ASSIGNORS
+    group_consumer_regex_refresh_interval_ms: int = consumer_groups.GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS
+    group_expression_characters_max: int = consumer_groups.GROUP_EXPRESSION_CHARACTERS_MAX
+    group_consumer_max_size: int = consumer_groups.GROUP_CONSUMER_MAX_SIZE
+    group_consumer_migration_policy: str = consumer_groups.GROUP_CONSUMER_MIGRATION_POLICY
     group_id_bytes_max: int = consumer_groups.GROUP_ID_BYTES_MAX
     member_metadata_bytes_max: int = consumer_groups.MEMBER_METADATA_BYTES_MAX
     group_metadata_bytes_max: int = consumer_groups.GROUP_METADATA_BYTES_MAX

@@ -18,6 +18,70 @@ GROUP_MAX_SESSION_TIMEOUT_MS = setting(
 GROUP_MAX_SIZE = setting(
     "group.max.size", Kind.INT, _INT_MAX, "Members of a group at most.", low=1
 )
+GROUP_CONSUMER_SESSION_TIMEOUT_MS = setting(
+    "group.consumer.session.timeout.ms", Kind.INT, 45_000,
+    "Time without a heartbeat after which a member of a group of the consumer protocol (KIP-848) is removed. A group "
+    "may have its own, consumer.session.timeout.ms.", low=1,
+)  # fmt: skip
+GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS = setting(
+    "group.consumer.min.session.timeout.ms", Kind.INT, 45_000,
+    "Shortest consumer.session.timeout.ms that a group may have.", low=1,
+)  # fmt: skip
+GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS = setting(
+    "group.consumer.max.session.timeout.ms", Kind.INT, 60_000,
+    "Longest consumer.session.timeout.ms that a group may have.", low=1,
+)  # fmt: skip
+GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS = setting(
+    "group.consumer.heartbeat.interval.ms", Kind.INT, 5000,
+    "Time between heartbeats that members of groups of the consumer protocol are given. A group may have its own, "
+    "consumer.heartbeat.interval.ms.", low=1,
+)  # fmt: skip
+GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS = setting(
+    "group.consumer.min.heartbeat.interval.ms", Kind.INT, 5000,
+    "Shortest consumer.heartbeat.interval.ms that a group may have.", low=1,
+)  # fmt: skip
+GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS = setting(
+    "group.consumer.max.heartbeat.interval.ms", Kind.INT, 15_000,
+    "Longest consumer.heartbeat.interval.ms that a group may have.", low=1,
+)  # fmt: skip
+GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS = setting(
+    "group.consumer.assignment.interval.ms", Kind.INT, 1000,
+    "Time between two assignments of a group of the consumer protocol at least. A group may have its own, "
+    "consumer.assignment.interval.ms.", low=0,
+)  # fmt: skip
+GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS = setting(
+    "group.consumer.min.assignment.interval.ms", Kind.INT, 0,
+    "Shortest consumer.assignment.interval.ms that a group may have.", low=0,
+)  # fmt: skip
+GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS = setting(
+    "group.consumer.max.assignment.interval.ms", Kind.INT, 15_000,
+    "Longest consumer.assignment.interval.ms that a group may have.", low=0,
+)  # fmt: skip
+GROUP_CONSUMER_ASSIGNORS = setting(
+    "group.consumer.assignors", Kind.LIST, ("uniform", "range"),
+    "Assignors that members of groups of the consumer protocol can ask for; the first is taken where none does.",
+    choices=("uniform", "range"),
+)  # fmt: skip
+GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS = setting(
+    "group.consumer.regex.refresh.interval.ms", Kind.INT, 600_000,
+    "Time after which the regular expressions of a group of the consumer protocol are resolved to topics again, since "
+    "permissions may have changed; topics that come and go are noticed within ten seconds.", low=10_000,
+)  # fmt: skip
+GROUP_EXPRESSION_CHARACTERS_MAX = setting(
+    "pqbroker.group.expression.characters.max", Kind.INT, 4096,
+    "Characters of a regular expression by which a member of a group subscribes at most; above: "
+    "INVALID_REGULAR_EXPRESSION.", low=1, high=65_536,
+)  # fmt: skip
+GROUP_CONSUMER_MAX_SIZE = setting(
+    "group.consumer.max.size", Kind.INT, _INT_MAX,
+    "Members of a group of the consumer protocol at most; above: GROUP_MAX_SIZE_REACHED.", low=1,
+)  # fmt: skip
+GROUP_CONSUMER_MIGRATION_POLICY = setting(
+    "group.consumer.migration.policy", Kind.STRING, "bidirectional",
+    "Groups that move between the classic and the consumer protocol while members read: to the consumer protocol when "
+    "a member of it joins (upgrade), back when the last of these is gone (downgrade), both, or none (disabled).",
+    choices=("bidirectional", "upgrade", "downgrade", "disabled"),
+)  # fmt: skip
 GROUP_ID_BYTES_MAX = setting(
     "pqbroker.group.id.bytes.max", Kind.INT, 1024,
     "Bytes of a group id, or a transactional id, at most; above: INVALID_GROUP_ID, INVALID_REQUEST.", low=1, high=4096,

@@ -41,6 +41,15 @@ class Effect(Enum):
 _INTEGERS = {Kind.INT: 31, Kind.SHORT: 15, Kind.LONG: 63}
 
 
+_EFFECTS = {"#": Effect.NONE, "!": Effect.REFUSED, "=": Effect.FULL}
+"""Effects of the rows of a table, by the first character of the line above them."""
+LISTENER_PREFIX = "listener.name."
+OF_ONE_LISTENER = re.compile(
+    r"[^.]+\.(?:[a-z0-9-]+\.)??((?:ssl\.|sasl\.|principal\.builder\.class$|connections\.max\.reauth\.ms$).*)"
+)
+"""Matches the rest of a name behind the prefix; its first part is the name that all listeners have."""
+
+
 class ConfigError(ValueError):
     """A name or value that cannot be set; the text names cause and cure."""
 
@@ -62,7 +71,7 @@ class Declaration:
     pattern: str = ""
     """A regular expression that the value, or each item of a list, matches as a whole."""
     is_row: bool = False
-    """The attribute holds the rows of a table that were given, not this value alone."""
+    """The attribute holds the rows of a table, or of listeners, that were given, not this value alone."""
     earlier: str = ""
     """Name in the version before, which is still accepted. A store of settings keeps this name."""
     read: Callable[[str], object] | None = None
@@ -166,11 +175,20 @@ def without_effect(name: str, kind: Kind, default: Any, doc: str, **limits: Unpa
 def rows(table: str) -> Any:
     """Declare a field for settings without effect that are lines of a table: `name | type | default | allowed`.
 
-    A line `# …` is the documentation of those below it, which are accepted; below `! …` they are refused. What is not
-    set by default is written `null`, what is allowed as in `1..9` or as words. The field's value is the name and value
-    of each that was given: tuple[tuple[str, Any], ...].
+    A line `# …` is the documentation of those below it, which are accepted; below `! …` they are refused. Below `= …`
+    they have their effect, and the documentation of each is its last cell. What is not set by default is written
+    `null`, what is allowed as in `1..9` or as words. The field's value is the name and value of each that was given:
+    tuple[tuple[str, Any], ...].
     """
     return field(default=(), metadata={"table": table})
+
+
+def of_listeners() -> Any:
+    """Declare a field for settings of single listeners: `listener.name.NAME.` before a name of `OF_ONE_LISTENER`.
+
+    A SASL mechanism may stand between them, as in Kafka. The field's value is as that of `rows`.
+    """
+    return field(default=(), metadata={"prefix": LISTENER_PREFIX})
 
 
 def convert(name: str, kind: Kind, text: str) -> Any:
@@ -211,7 +229,8 @@ def declarations(settings: type) -> Mapping[str, Declaration]:
 
 def declared(settings: type, name: str) -> Declaration | None:
     """The setting of that name, be it the earlier one; None when there is none."""
-    return declarations(settings).get(_now_called(settings).get(name, name))
+    found = declarations(settings).get(_now_called(settings).get(name, name))
+    return _of_one_listener(settings, name) if found is None and name.startswith(LISTENER_PREFIX) else found
 
 
 def current_names(settings: type, texts: Mapping[str, str]) -> dict[str, str]:
@@ -241,14 +260,15 @@ def parse(settings: type[S], texts: Mapping[str, str]) -> S:
 
 def changed(settings: S, texts: Mapping[str, str]) -> S:
     """The settings with those of the texts in their place; ConfigError as from `parse`."""
-    known = declarations(type(settings))
     texts = current_names(type(settings), texts)
-    unknown = [name for name in texts if name not in known]
+    known = {name: declared(type(settings), name) for name in texts}
+    unknown = [name for name, one in known.items() if one is None]
     if unknown:
         raise ConfigError(f"unknown setting {', '.join(sorted(unknown))}")
     values: dict[str, Any] = {}
     for name, text in texts.items():
         one = known[name]
+        assert one is not None
         value = one.parse(text)
         if one.is_row:
             given = dict(values.get(one.attribute, getattr(settings, one.attribute)))
@@ -263,6 +283,22 @@ def set_in_vain(settings: "DataclassInstance") -> list[str]:
     return [one.name for one in known if not one.effective and one.value_in(settings) != one.default]
 
 
+def without_listener(name: str) -> str:
+    """Return the name that a setting of one listener has for all: without prefix, listener and SASL mechanism."""
+    if not name.startswith(LISTENER_PREFIX):
+        return name
+    found = OF_ONE_LISTENER.match(name, len(LISTENER_PREFIX))
+    return found[1] if found else name
+
+
+def _of_one_listener(settings: type, name: str) -> Declaration | None:
+    base = declarations(settings).get(without_listener(name))
+    attributes = [item.name for item in fields(settings) if item.metadata.get("prefix") == LISTENER_PREFIX]
+    if base is None or not attributes:
+        return None
+    return replace(base, name=name, attribute=attributes[0], is_row=True, earlier="")
+
+
 @cache
 def _now_called(settings: type) -> Mapping[str, str]:
     """Names by the earlier name."""
@@ -271,6 +307,8 @@ def _now_called(settings: type) -> Mapping[str, str]:
 
 def _declared(item: Field[Any]) -> Iterator[Declaration]:
     """The setting of a field, or those of its table."""
+    if "prefix" in item.metadata:
+        return
     if "table" in item.metadata:
         yield from _read(item.metadata["table"], item.name)
     else:
@@ -281,10 +319,12 @@ def _declared(item: Field[Any]) -> Iterator[Declaration]:
 def _read(table: str, attribute: str) -> Iterator[Declaration]:
     effect, doc = Effect.NONE, ""
     for line in table.splitlines():
-        if line[0] in "#!":
-            effect, doc = (Effect.NONE if line[0] == "#" else Effect.REFUSED), line[2:]
+        if line[0] in _EFFECTS:
+            effect, doc = _EFFECTS[line[0]], line[2:]
             continue
         name, kind_name, text, *allowed = (cell.strip() for cell in line.split("|"))
+        if effect is Effect.FULL:
+            doc = allowed.pop()
         kind = Kind[kind_name.upper()]
         default = None if text == "null" else convert(name, kind, text)
         low, high, choices = _limits(*allowed)

@@ -59,7 +59,9 @@ def stored_config(texts: Mapping[str, str], settings: BrokerSettings) -> TopicCo
     """
     wrong = wrong_texts(texts)
     config = topic_config({name: text for name, text in texts.items() if name not in wrong}, settings)
-    return replace(config, retention_ms=-1, retention_bytes=-1, pq_delete_when_read=False) if wrong else config
+    if not wrong:
+        return config
+    return replace(config, retention_ms=-1, retention_bytes=-1, pq_delete_when_read=False, pq_auto_trim=False)
 
 
 def check_changed(texts: Mapping[str, str], stored: Mapping[str, str], settings: BrokerSettings) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.declare import ConfigError, changed, parse
+from pqbroker.conf.declare import LISTENER_PREFIX, ConfigError, changed, parse, without_listener
 from pqbroker.conf.defaults import NODE_SETTINGS, topic_config
 
 _NAMES = """
@@ -50,6 +50,24 @@ OF_ONE_NODE: Final = frozenset(
     or name in ("cordoned.log.dirs", "listener.security.protocol.map", "listeners", "principal.builder.class")
 )
 """Settings that a node takes only from its own configs, never from the default of all nodes, as in Kafka."""
+
+BY_LISTENER: Final = frozenset((
+    "ssl.key.password", "ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.keystore.location",
+    "ssl.keystore.password", "ssl.keystore.type", "ssl.truststore.certificates", "ssl.truststore.location",
+    "ssl.truststore.password", "ssl.truststore.type",
+))  # fmt: skip
+"""Settings that change while a node runs for one listener alone, under its prefix, as in Kafka."""
+
+
+def is_dynamic(name: str) -> bool:
+    """Return True if a setting can change while a node runs, be it one of a listener."""
+    return without_listener(name) in DYNAMIC
+
+
+def is_of_one_node(name: str) -> bool:
+    """Return True if a node takes a setting only from its own configs."""
+    return name in OF_ONE_NODE or name.startswith(LISTENER_PREFIX)
+
 
 _RETENTION = frozenset(
     name for config in ("retention.ms", "retention.bytes", "cleanup.policy") for name in NODE_SETTINGS[config]

@@ -4,6 +4,16 @@ from pqbroker.conf.declare import Kind, setting
 
 MIB = 1 << 20
 
+SECURITY_PROTOCOL = setting(
+    "pqbroker.http.security.protocol", Kind.STRING, "PLAINTEXT",
+    "Protocol of the HTTP address and the console: PLAINTEXT, or SSL for https, which `--http https://HOST:PORT` says "
+    "too. Its listener is called HTTP: `listener.name.http.ssl.keystore.location`.", choices=("PLAINTEXT", "SSL"),
+)  # fmt: skip
+ADVERTISED_HTTP = setting(
+    "pqbroker.advertised.http", Kind.STRING, "",
+    "[https://]HOST:PORT at which clients reach the HTTP address. Commands that know the Kafka address alone learn it "
+    "here. Not set: where it listens, and if that is every address, the host that Kafka clients are sent to.",
+)  # fmt: skip
 HOSTS = setting(
     "pqbroker.http.hosts", Kind.LIST, (),
     "Host names under which HTTP clients reach this node. Requests for other names (`Host`) and requests of web pages "
@@ -70,6 +80,19 @@ LOOKS_MAX = setting(
     "pqbroker.http.looks.max", Kind.INT, 2,
     "HTTP requests that decode records, or parse a body of 8 KiB or more, at once; more wait.",
     low=1,
+)  # fmt: skip
+LOGIN_REQUIRED = setting(
+    "pqbroker.http.login.required", Kind.BOOLEAN, None,
+    "Serve HTTP to users who log in alone: with a password (Basic), a token, or a certificate. `/health` and `/ready` "
+    "stay open. Not set: true if a listener of Kafka clients has a login.",
+)  # fmt: skip
+CONSOLE_LOGIN_MS = setting(
+    "pqbroker.console.login.ms", Kind.LONG, 12 * 3_600_000,
+    "Time after which a browser must log in to the console again.", low=1000,
+)  # fmt: skip
+CONSOLE_LOGINS_MAX = setting(
+    "pqbroker.console.logins.max", Kind.INT, 1000, "Browsers logged in to the console at most; for one more the first "
+    "to log in must do so again.", low=1,
 )  # fmt: skip
 CONSOLE_WRITES = setting(
     "pqbroker.console.writes", Kind.BOOLEAN, False,

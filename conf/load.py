@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, declarations, declared, superseded
+from pqbroker.security.properties import read_properties
 
 log = logging.getLogger(__name__)
 
@@ -20,15 +21,12 @@ Entry = tuple[str, str, str]
 
 ENVIRONMENT_PREFIX = "PQBROKER_"
 _OWN_PREFIX = "pqbroker."
-_FOREIGN = re.compile(r"(SERVICE_|PORT$|PORT_|(SPARK|KAFKA)_JARS$|BROKER$|HTTP$|DATA_DIR$|LISTEN_(KAFKA|HTTP)$)")
-"""No settings: Kubernetes' for a service called pqbroker, the places of jars, where commands find their broker,
-and where the node itself is (`broker.node.places`)."""
-
-_LINE_END = re.compile(r"\r\n|\n|\r")
-_SEPARATOR = re.compile(r"[ \t\f]*[=:][ \t\f]*|[ \t\f]+")
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
-_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
+_FOREIGN = re.compile(
+    r"(SERVICE_|PORT$|PORT_|(SPARK|KAFKA)_JARS$|BROKER$|HTTP$|COMMAND_CONFIG$|DATA_DIR$|LISTEN_(KAFKA|HTTP)$|"
+    r"USER$|(PASSWORD|NEW_PASSWORD|TOKEN)(_FILE)?$)"
+)
+"""No settings: Kubernetes' for a service called pqbroker, the places of jars, where commands find their broker, the
+security of its connection and its user, and where the node itself is (`broker.node.locations`)."""
 
 
 def read_texts(
@@ -53,33 +51,6 @@ def read_texts(
 def environment_name(name: str) -> str:
     """The environment variable of a setting."""
     return ENVIRONMENT_PREFIX + name.removeprefix(_OWN_PREFIX).upper().replace(".", "_")
-
-
-def read_properties(text: str) -> Iterator[tuple[int, str, str]]:
-    """Line number, name and value of every entry, in order, by the rules of Java's Properties.load."""
-    for line, entry in _logical_lines(text):
-        key = _KEY.match(entry)
-        assert key is not None
-        rest = entry[key.end() :]
-        separator = _SEPARATOR.match(rest)
-        yield line, _unescape(key.group()), _unescape(rest[separator.end() :] if separator else "")
-
-
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield lines without comments and blank ones; a line that ends in an odd number of backslashes continues in the
-    next."""
-    lines = enumerate(_LINE_END.split(text), start=1)
-    for number, line in lines:
-        entry = line.lstrip(" \t\f")
-        if not entry or entry[0] in "#!":
-            continue
-        while (len(entry) - len(entry.rstrip("\\"))) % 2 == 1:
-            entry = entry[:-1] + next(lines, (0, ""))[1].lstrip(" \t\f")
-        yield number, entry
-
-
-def _unescape(text: str) -> str:
-    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPED.get(match[2], match[2]), text)
 
 
 def _from_file(path: Path) -> Iterator[Entry]:

@@ -1,14 +1,14 @@
 """Configs of consumer groups (KIP-848, KIP-932, KIP-1071) and of client metrics subscriptions (KIP-714), by Kafka's
 names.
 
-They are stored and described. None has an effect yet: the groups that read them are not served.
+They are stored and described. Those of groups of the consumer protocol have an effect, within the bounds of the node
+(`group_times.py`); the others have none, since such groups are not served.
 """
 
 from dataclasses import dataclass
 
-from pqbroker.conf.declare import Kind, without_effect
+from pqbroker.conf.declare import Kind, setting, without_effect
 
-_OF_CONSUMERS = "Groups of the consumer protocol are not served yet."
 _OF_SHARE_GROUPS = "Share groups are not served."
 _OF_STREAMS = "Groups of the streams protocol are not served."
 _NO_TELEMETRY = "Clients push no metrics to this broker."
@@ -18,15 +18,21 @@ _NO_TELEMETRY = "Clients push no metrics to this broker."
 class GroupConfig:
     """Configs of one consumer group."""
 
-    consumer_assignment_interval_ms: int = without_effect(
-        "consumer.assignment.interval.ms", Kind.INT, 1000, _OF_CONSUMERS, low=0
-    )
-    consumer_heartbeat_interval_ms: int = without_effect(
-        "consumer.heartbeat.interval.ms", Kind.INT, 5000, _OF_CONSUMERS, low=5000, high=15_000
-    )
-    consumer_session_timeout_ms: int = without_effect(
-        "consumer.session.timeout.ms", Kind.INT, 45_000, _OF_CONSUMERS, low=45_000, high=60_000
-    )
+    consumer_assignment_interval_ms: int = setting(
+        "consumer.assignment.interval.ms", Kind.INT, 1000,
+        "Time between two assignments of the group at least; in the bounds group.consumer.min.assignment.interval.ms "
+        "and group.consumer.max.assignment.interval.ms of the node.", low=0,
+    )  # fmt: skip
+    consumer_heartbeat_interval_ms: int = setting(
+        "consumer.heartbeat.interval.ms", Kind.INT, 5000,
+        "Time between heartbeats that members are given; in the bounds group.consumer.min.heartbeat.interval.ms and "
+        "group.consumer.max.heartbeat.interval.ms of the node.", low=1,
+    )  # fmt: skip
+    consumer_session_timeout_ms: int = setting(
+        "consumer.session.timeout.ms", Kind.INT, 45_000,
+        "Time without a heartbeat after which a member is removed; in the bounds group.consumer.min.session.timeout.ms "
+        "and group.consumer.max.session.timeout.ms of the node.", low=1,
+    )  # fmt: skip
     share_assignment_interval_ms: int = without_effect(
         "share.assignment.interval.ms", Kind.INT, 1000, _OF_SHARE_GROUPS, low=0
     )

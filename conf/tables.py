@@ -57,3 +57,15 @@ BACKOFF_MS = setting(
     "pqbroker.table.backoff.ms", Kind.INT, 60_000,
     "Time after a failed flush, compaction, split or merge of a sorted tablet before it is tried again.", low=1,
 )  # fmt: skip
+QUEUE_CONSUMERS_MAX = setting(
+    "pqbroker.queue.consumers.max", Kind.INT, 200, "Consumers registered with one queue at most.", low=1, high=1_000
+)
+QUEUE_TRIM_INTERVAL_MS = setting(
+    "pqbroker.queue.trim.interval.ms", Kind.LONG, 5_000,
+    "Time between two looks for records that `pq.auto.trim` deletes.", low=10,
+)  # fmt: skip
+QUEUE_META_BYTES_MAX = setting(
+    "pqbroker.queue.session.meta.bytes.max", Kind.INT, 4_096,
+    "Bytes of the document that a queue's producer keeps with its session, as compact JSON, at most.",
+    low=4, high=65_536,
+)  # fmt: skip

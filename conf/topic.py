@@ -183,6 +183,24 @@ class TopicConfig:
         "pq.delete.when.read", Kind.BOOLEAN, False,
         "Delete records as soon as all of `pq.important.groups` have read them, whatever their age.",
     )  # fmt: skip
+    pq_registered_groups: tuple[str, ...] = setting(
+        "pq.registered.groups", Kind.LIST, (),
+        "Consumer groups that are registered as consumers of the queue and not vital; those of `pq.important.groups`"
+        " are registered as vital ones.",
+    )  # fmt: skip
+    pq_auto_trim: bool = setting(
+        "pq.auto.trim", Kind.BOOLEAN, False,
+        "Delete records, one by one, that all of `pq.important.groups` have read; without such groups none.",
+    )  # fmt: skip
+    pq_auto_trim_retained_rows: int = setting(
+        "pq.auto.trim.retained.rows", Kind.LONG, -1,
+        "Records of a partition that `pq.auto.trim` always keeps; -1: none.", low=-1,
+    )  # fmt: skip
+    pq_auto_trim_retained_ms: int = setting(
+        "pq.auto.trim.retained.ms", Kind.LONG, -1,
+        "Age from which `pq.auto.trim` deletes records; the age of a blob is that of its newest record. -1: any.",
+        low=-1,
+    )  # fmt: skip
     pq_producer_id_lifetime_ms: int = setting(
         "pq.producer.id.lifetime.ms", Kind.LONG, 0,
         "Time that an idle producer is remembered at least, even without data; never less than"

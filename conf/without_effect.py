@@ -31,10 +31,6 @@ min.insync.replicas | int | 1 | 1..
 broker.id | int | -1 | -1..
 # A node is in no rack.
 broker.rack | string | null
-# Listeners are plain.
-listener.security.protocol.map | string | PLAINTEXT:PLAINTEXT
-connection.failed.authentication.delay.ms | int | 100 | 0..
-connections.max.reauth.ms | long | 0 | 0..
 # A node is its own controller.
 inter.broker.listener.name | string | null
 security.inter.broker.protocol | string | PLAINTEXT | PLAINTEXT SASL_PLAINTEXT SASL_SSL SSL
@@ -120,16 +116,6 @@ delete.records.purgatory.purge.interval.requests | int | 1
 group.coordinator.append.linger.ms | int | -1 | -1..
 group.coordinator.rebalance.protocols | list | classic,consumer,streams | classic consumer share streams
 group.coordinator.threads | int | 4 | 1..
-group.consumer.assignors | list | uniform,range
-group.consumer.heartbeat.interval.ms | int | 5000 | 1..
-group.consumer.min.heartbeat.interval.ms | int | 5000 | 1..
-group.consumer.max.heartbeat.interval.ms | int | 15000 | 1..
-group.consumer.session.timeout.ms | int | 45000 | 1..
-group.consumer.min.session.timeout.ms | int | 45000 | 1..
-group.consumer.max.session.timeout.ms | int | 60000 | 1..
-group.consumer.max.size | int | 2147483647 | 1..
-group.consumer.migration.policy | string | bidirectional
-group.consumer.regex.refresh.interval.ms | int | 600000 | 10000..
 # A commit is done when its store has synced it.
 offsets.commit.timeout.ms | int | 5000 | 1..
 # Offsets are rows of their partitions.
@@ -186,9 +172,6 @@ transaction.state.log.segment.bytes | int | 104857600 | 1..
 producer.id.expiration.check.interval.ms | int | 600000 | 1..
 add.partitions.to.txn.retry.backoff.ms | int | 20 | 1..
 # For quotas.
-quota.window.num | int | 11 | 1..
-quota.window.size.seconds | int | 1 | 1..
-controller.quota.window.num | int | 11 | 1..
 controller.quota.window.size.seconds | int | 1 | 1..
 replication.quota.window.num | int | 11 | 1..
 replication.quota.window.size.seconds | int | 1 | 1..
@@ -243,10 +226,6 @@ config.providers | list |
 # Groups are coordinated on the event loop.
 group.coordinator.background.threads | int | 2 | 1..
 group.coordinator.cached.buffer.max.bytes | int | 1048588 | 524288..
-# Consumer groups of KIP-848 are not served.
-group.consumer.assignment.interval.ms | int | 1000 | 0..
-group.consumer.min.assignment.interval.ms | int | 0 | 0..
-group.consumer.max.assignment.interval.ms | int | 15000 | 0..
 # Streams groups are not served.
 group.streams.session.timeout.ms | int | 45000 | 1..
 group.streams.min.session.timeout.ms | int | 45000 | 1..
