@@ -1,4 +1,4 @@
-"""One request to several KV tablets of a cell, as one commit: all of it or nothing.
+"""One request to several KV tablets of a cell, as one commit: all of it or nothing. Others' batches may be in it.
 
     waiting --first in the queue of every tablet, no key of it in flight--> in flight --durable--> applied in all
                                                                                       --refused--> gone without a trace
@@ -9,6 +9,7 @@ queues that they share, and none waits for the other in a circle.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from pqbroker.storage.blobs.blob_storage import Blocked
 from pqbroker.storage.engine import Batch, CommitRefused, ShardLost
@@ -16,21 +17,29 @@ from pqbroker.storage.kv.commands import Command, KeyValueError
 from pqbroker.storage.kv.plan import Plan
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.tablets.tablet import TabletStorage
 
 TabletCommands = tuple[KeyValueTablet, Sequence[Command]]
 """A tablet and the commands of its part of a joint request."""
 
 
-def execute_together(parts: Sequence[TabletCommands]) -> Outcome[None]:
-    """Apply the commands of every tablet; durable and visible in all when the outcome comes.
+class BatchBeside(NamedTuple):
+    """Changes of a tablet without keys, in the form that the store takes; nothing else of it is on its way."""
+
+    storage: TabletStorage
+    batch: Batch
+
+
+def execute_together(parts: Sequence[TabletCommands], batches: Sequence[BatchBeside] = ()) -> Outcome[None]:
+    """Apply the commands of every tablet, and the batches; durable and visible in all when the outcome comes.
 
     Fails as `KeyValueTablet.execute` does. A tablet that is blocked fails the request and leaves the others alone.
     """
-    assert parts
-    if len(parts) == 1:
+    assert parts or batches
+    if len(parts) == 1 and not batches:
         tablet, commands = parts[0]
         return tablet.execute(commands)
-    request = _Together(parts)
+    request = _Together(parts, batches)
     lost = next((tablet.lost for tablet in request.tablets if tablet.lost is not None), None)
     if lost is not None:
         request.finish(lost)
@@ -43,16 +52,18 @@ def execute_together(parts: Sequence[TabletCommands]) -> Outcome[None]:
 class _Together:
     """A joint request between its call and its outcome."""
 
-    __slots__ = ("_parts", "_plans", "outcome", "tablets")
+    __slots__ = ("_batches", "_parts", "_plans", "_storages", "outcome", "tablets")
 
-    def __init__(self, parts: Sequence[TabletCommands]) -> None:
+    def __init__(self, parts: Sequence[TabletCommands], batches: Sequence[BatchBeside]) -> None:
         self.outcome: Outcome[None] = Outcome()
         self.tablets = [tablet for tablet, _ in parts]
         self._parts = parts
+        self._batches = batches
         self._plans: list[Plan] = []
-        first = self.tablets[0]
+        self._storages = [tablet.storage for tablet in self.tablets] + [each.storage for each in batches]
+        first = self._storages[0]
         assert len({id(tablet) for tablet in self.tablets}) == len(parts), "a tablet has one part"
-        assert all(tablet.storage.shares_cell(first.storage) for tablet in self.tablets), "one commit is of one cell"
+        assert all(storage.shares_cell(first) for storage in self._storages), "one commit is of one cell"
 
     def admit(self) -> bool:
         """Commit the request, unless something stands before it in some tablet."""
@@ -60,8 +71,8 @@ class _Together:
             return False
         plans = []
         try:
-            for tablet in self.tablets:
-                tablet.storage.check()
+            for storage in self._storages:
+                storage.check()
             for tablet, commands in self._parts:
                 try:
                     plan = tablet.plan_part(commands)
@@ -92,7 +103,9 @@ class _Together:
         for tablet, plan in zip(self.tablets, self._plans, strict=True):
             batch.take_in(plan.batch)
             tablet.begin(plan)
-        first, *others = [tablet.storage for tablet in self.tablets]
+        for each in self._batches:
+            batch.take_in(each.batch)
+        first, *others = self._storages
         first.submit(batch, self._settle, others)
 
     def _settle(self, error: BaseException | None) -> None:

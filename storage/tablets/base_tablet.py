@@ -1,10 +1,12 @@
 """The base tablet: row sets in memory, a log blob for each commit (channel 0), snapshots (channel 1); spec K.2.
 
     idle --change--> planning --log blob committed--> in flight --durable------> applied, idle
+    idle --hold----> held ------in others' commit---> in flight --durable------> applied, idle
                           |                                 |-------refused, lost--> nothing changed, idle
                           '--plan raises--> idle
 
     snapshot due:   parts stored --> the log blob that names them, and begins a chain --> barriers behind both
+                    parts refused, as on a full disk --> the chain becomes longer, up to a limit
 
 Nothing refers to the parts before the log blob does, so a crash between two of these steps leaves only garbage, which
 the next start or the next snapshot collects. For tablets whose state is small. One change at a time, in the order
@@ -48,6 +50,8 @@ from pqbroker.storage.unreadable import INDEX_CURE, VERSION_CURE, StoredUnreadab
 LOG_BLOBS_MAX = 256
 LOG_BYTES_MAX = 4 << 20
 """A snapshot is due after this many log blobs, or bytes of them."""
+CHAINS_MAX = 16
+"""Greatest length of a chain while no snapshot can be stored, in lengths at which one is due."""
 PART_BYTES_MAX = 8 << 20
 """Most that a log blob says, and largest part of a snapshot; each part is a commit: row sets may outgrow one."""
 TURN_BYTES = 16 << 10
@@ -103,6 +107,9 @@ class BaseTablet:
         self._log_bytes = 0
         self._snapshot: tuple[BlobKey, ...] | None = None
         """Parts that are stored and hold the row sets as they are, though no log blob names them yet."""
+        self._due_blobs = log_blobs_max
+        self._due_bytes = log_bytes_max
+        """Length of the chain at which a snapshot is tried."""
         self._lock = asyncio.Lock()
         self._committing: asyncio.Task[None] | None = None
         self._collection: asyncio.Task[None] | None = None
@@ -163,6 +170,37 @@ class BaseTablet:
                 await Uninterrupted(self._committing)
             return result
 
+    async def hold(self, *, may_store_snapshot: bool = True) -> "HeldTablet":
+        """Let no change begin that is asked for from now on, for one that a commit of several tablets makes; `settle`
+        has to follow. A snapshot that is due is stored first, or refuses it, where nobody may wait for that.
+        CommitRefused, ShardLost."""
+        await self._lock.acquire()
+        try:
+            if self._committing is not None and not self._committing.done():
+                await asyncio.wait([self._committing])
+            if self._is_snapshot_due:
+                if not may_store_snapshot:
+                    raise CommitRefused(f"a snapshot of tablet {self._storage.tablet_id} is due")
+                await self._snapshot_if_room()
+        except BaseException:
+            self._lock.release()
+            raise
+        return HeldTablet(self._plan_held, self._end_held)
+
+    def _plan_held(self, plan: Callable[[RowChanges], object]) -> tuple[Batch, BlobKey, bytes]:
+        changes = RowChanges(self._row_sets)
+        plan(changes)
+        batch = Batch()
+        body = self._record(_encoded(changes.operations))
+        return batch, self._storage.put_blob(batch, LOG_CHANNEL, [body], len(body)), body
+
+    def _end_held(self, key: BlobKey, body: bytes) -> None:
+        try:
+            if body:
+                self._apply(key, body)
+        finally:
+            self._lock.release()
+
     async def stop(self) -> None:
         """Wait for the changes that were asked for before, and for the collection of garbage that is under way."""
         async with self._lock:
@@ -172,17 +210,38 @@ class BaseTablet:
                 await asyncio.wait([task])
 
     async def _commit(self, operations: Sequence[Sequence[Any]]) -> None:
-        changes = encode(operations)
-        if len(changes) > PART_BYTES_MAX:
-            raise RowSetError(f"a change of {len(changes)} bytes; at most {PART_BYTES_MAX} are taken")
-        if self._last is None or self._log_blobs >= self._log_blobs_max or self._log_bytes >= self._log_bytes_max:
-            body = encode_record(None, None, await self._store_snapshot(), changes)
-        else:
-            body = encode_record(self._first, self._last, (), changes)
+        changes = _encoded(operations)
+        if self._is_snapshot_due:
+            await self._snapshot_if_room()
+        body = self._record(changes)
         batch = Batch()
         key = self._storage.put_blob(batch, LOG_CHANNEL, [body], len(body))
         await self._storage.commit(batch)
         self._apply(key, body)
+
+    def _record(self, changes: bytes) -> bytes:
+        """Return the log blob of a change: it begins a chain where there is a snapshot for it."""
+        if self._snapshot is not None:
+            return encode_record(None, None, self._snapshot, changes)
+        return encode_record(self._first, self._last, (), changes)
+
+    async def _snapshot_if_room(self) -> None:
+        """Store a snapshot; on a full disk the chain grows instead for a while, since small log blobs are taken there
+        and a snapshot is not. CommitRefused, ShardLost."""
+        try:
+            await self._store_snapshot()
+        except CommitRefused:
+            if self._last is None or self._log_blobs >= CHAINS_MAX * self._log_blobs_max:
+                raise
+            self._due_blobs = self._log_blobs + max(self._log_blobs_max // CHAINS_MAX, 1)
+            self._due_bytes = self._log_bytes + max(self._log_bytes_max // CHAINS_MAX, 1)
+
+    @property
+    def _is_snapshot_due(self) -> bool:
+        """Return True if the next log blob begins a chain."""
+        if self._last is None:
+            return True
+        return self._log_blobs >= self._due_blobs or self._log_bytes >= self._due_bytes
 
     def _apply(self, key: BlobKey, body: bytes) -> None:
         """Apply a log blob that is durable. It is decoded again, so that no other object shares the rows."""
@@ -194,6 +253,7 @@ class BaseTablet:
             self._first = key
             self._snapshot = None
             self._log_blobs = self._log_bytes = 0
+            self._due_blobs, self._due_bytes = self._log_blobs_max, self._log_bytes_max
         self._last = key
         self._log_blobs += 1
         self._log_bytes += len(body)
@@ -248,6 +308,37 @@ class BaseTablet:
                 await self._storage.collect_garbage(channel, blob.generation, blob.step - 1)
         except (CommitRefused, ShardLost):
             return  # the next snapshot's barrier lies further ahead and does this one's work
+
+
+class HeldTablet:
+    """A base tablet of which nothing else is changed before `settle`."""
+
+    __slots__ = ("_body", "_end", "_key", "_plan")
+
+    def __init__(
+        self, plan: Callable[[Callable[[RowChanges], object]], tuple[Batch, BlobKey, bytes]],
+        end: Callable[[BlobKey, bytes], None],
+    ) -> None:
+        self._plan = plan
+        self._end = end
+        self._key = BlobKey(b"")
+        self._body = b""
+
+    def plan(self, plan: Callable[[RowChanges], object]) -> Batch:
+        """Run `plan`, which reads the row sets and says what changes, once; return what makes it durable. Blocked."""
+        batch, self._key, self._body = self._plan(plan)
+        return batch
+
+    def settle(self, error: BaseException | None) -> None:
+        """The change is durable, or came to nothing; called once."""
+        self._end(self._key, b"" if error is not None else self._body)
+
+
+def _encoded(operations: Sequence[Sequence[Any]]) -> bytes:
+    changes = encode(operations)
+    if len(changes) > PART_BYTES_MAX:
+        raise RowSetError(f"a change of {len(changes)} bytes; at most {PART_BYTES_MAX} are taken")
+    return changes
 
 
 def encode_record(

@@ -1,41 +1,15 @@
-"""Rows of coordinator tablets' residents: kind by kind a row set, a row each; a consumer group with its members, a
-transactional id with what its transaction has taken in.
+"""Rows of coordinator tablets' residents: a classic group with its members, a transactional id with what its
+transaction has taken in. Those of groups of KIP-848 are in `modern_group_rows.py`.
 
 Lies below what decides, and below the doctor, which reads these rows in a stopped cell.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from pqbroker.storage.tablets.row_sets import Row, RowChanges
-
-
-@dataclass(frozen=True, slots=True)
-class ResidentRows:
-    """Stored form of the residents of one kind."""
-
-    name: str
-    """Word for one resident."""
-    row_set: str
-    """Row set, with the resident's id, a text, as its key."""
-    columns: tuple[str, ...]
-    read: Callable[[str, Row], Any]
-    """Reads the row that is stored under an id. LookupError, TypeError, ValueError for a row that no version writes."""
-
-    def put(self, changes: RowChanges, resident_id: str, row: Row) -> None:
-        if self.row_set not in changes.row_sets:
-            self.create(changes)
-        changes.put(self.row_set, (resident_id,), row)
-
-    def create(self, changes: RowChanges) -> None:
-        """Create the row set, which is done once."""
-        changes.create_row_set(self.row_set, [(f"{self.name}_id", "str")], self.columns)
-
-    def delete(self, changes: RowChanges, resident_id: str) -> None:
-        if self.row_set in changes.row_sets:
-            changes.delete(self.row_set, (resident_id,))
+from pqbroker.storage.tablets.resident_rows import ResidentRows
+from pqbroker.storage.tablets.row_sets import Row
 
 
 class MemberProtocol(NamedTuple):
@@ -287,5 +261,3 @@ TRANSACTIONAL_ROWS = ResidentRows(
     ),
     _read_transactional,
 )  # fmt: skip
-RESIDENT_ROWS = (GROUP_ROWS, TRANSACTIONAL_ROWS)
-"""Every kind of resident that this version knows."""

@@ -42,6 +42,11 @@ SCHEME_TABLET_ID = TabletId(1)
 PRODUCER_IDS_PER_BLOCK = 1_000
 TIMESTAMPS_RESERVED = "timestamps_reserved"
 """A fact from the first commit on that has a timestamp."""
+FEATURE, FEATURES_EPOCH = "feature ", "features_epoch"
+"""Facts from the first change of a feature's level on: a level each, behind its name; and the number of changes."""
+
+RowFollower = Callable[[Key, Row | None], None]
+"""Called with the key of a row that was set, and with the row; or with None where it was removed."""
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -62,6 +67,7 @@ class Scheme:
         self._may_be_new = may_be_new
         self._state = SchemeState()
         self._held: asyncio.Future[None] | None = None
+        self._followers: dict[str, RowFollower] = {}
 
     _tablet: BaseTablet
 
@@ -76,7 +82,7 @@ class Scheme:
     async def start(self, storage: TabletStorage) -> None:
         """Raises StoredUnreadable, before anything is changed; CommitRefused, ShardLost. What was known stays then."""
         state = SchemeState()
-        tablet = BaseTablet(storage, changed=state.follow)
+        tablet = BaseTablet(storage, changed=partial(self._changed, state))
         try:
             await tablet.start()
             await self._complete(tablet, state)
@@ -96,6 +102,16 @@ class Scheme:
             await tablet.change(lay_out)
         if SETTINGS not in tablet.row_sets:  # laid out before nodes could be set
             await tablet.change(lay_out_settings)
+
+    def _changed(self, state: SchemeState, row_set: str, key: Key, row: Row | None) -> None:
+        state.follow(row_set, key, row)
+        follow = self._followers.get(row_set)
+        if follow is not None and state is self._state:
+            follow(key, row)
+
+    def follow(self, row_set: str, follow: RowFollower) -> None:
+        """Have every change of a row set from now on reported in the turn in which it becomes durable."""
+        self._followers[row_set] = follow
 
     async def hold(self) -> None:
         """Changes that are asked for from now on wait until the next start."""
@@ -148,6 +164,15 @@ class Scheme:
         """Return the rows of a row set by key; none before the first object of its kind."""
         found = self._tablet.row_sets.get(row_set)
         return MappingProxyType({} if found is None else found.rows)
+
+    def next_row(self, row_set: str, key: Key) -> Key | None:
+        """Return the key of a row set that follows a key, or is it; else its first one. None without rows."""
+        found = self._tablet.row_sets.get(row_set)
+        if found is None or not found.rows:
+            return None
+        index = found.rows.bisect_left(key)
+        following: Key = found.rows.keys()[index % len(found.rows)]
+        return following
 
     def owned_tablets(self, cell: CellId | None = None) -> Iterator[OwnedTablet]:
         """Yield the tablets that objects own; `cell`: those that live there."""
@@ -214,6 +239,28 @@ class Scheme:
             return block
 
         return await self.change(plan)
+
+    @property
+    def feature_levels(self) -> Mapping[str, int]:
+        """Return the levels that features were set to, by name."""
+        found = {name: level for name, level in self._state.facts.items() if name.startswith(FEATURE)}
+        return {name.removeprefix(FEATURE): level for name, level in found.items()}
+
+    @property
+    def features_epoch(self) -> int:
+        """Return how often levels of features were set."""
+        found: int = self._state.facts.get(FEATURES_EPOCH, 0)
+        return found
+
+    async def set_feature_levels(self, plan: Callable[[Mapping[str, int]], Mapping[str, int]]) -> None:
+        """Set levels of features, those that `plan` makes of the ones that are set."""
+
+        def change(changes: RowChanges) -> None:
+            for name, level in plan(self.feature_levels).items():
+                put_fact(changes, f"{FEATURE}{name}", level)
+            put_fact(changes, FEATURES_EPOCH, self.features_epoch + 1)
+
+        await self.change(change)
 
     @property
     def timestamps_reserved(self) -> int:

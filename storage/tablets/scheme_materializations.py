@@ -44,10 +44,13 @@ class MaterializationRecord:
     """Topic of the dead letters; empty: there is none."""
     is_paused: bool
     created_ms: int
+    creator: str = ""
+    """Principal whose rights it has, where access was checked when it was made or resumed."""
 
     def fields(self) -> dict[str, Any]:
-        """Return what is stored."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "table_id"}
+        """Return what is stored. Earlier versions know no creator."""
+        left_out = {"table_id"} if self.creator else {"table_id", "creator"}
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in left_out}
 
     @classmethod
     def read(cls, table_id: bytes, row: Row) -> "MaterializationRecord":
@@ -128,4 +131,7 @@ def _known(changes: RowChanges, table_id: bytes) -> MaterializationRecord:
 
 
 def _put(changes: RowChanges, record: MaterializationRecord) -> None:
+    row_set = changes.row_sets.get(MATERIALIZATIONS)
+    if row_set is not None and (joining := record.fields().keys() - set(row_set.schema.columns)):
+        changes.alter_row_set(MATERIALIZATIONS, (*row_set.schema.columns, *sorted(joining)))
     changes.put(MATERIALIZATIONS, (record.table_id,), record.fields())

@@ -20,6 +20,12 @@ SORTED_TABLES = "sorted_tables"
 """Row set of the sorted tables, laid out with the first one."""
 MATERIALIZATIONS = "materializations"
 """Row set of what feeds sorted tables, by the id of the table; laid out with the first one."""
+STORED_USERS = "users"
+"""Row set of the users by name; laid out with the first one."""
+STORED_SECRETS = "secrets"
+"""Row set of secrets of the cluster by name; laid out with the first one."""
+STORED_TOKENS = "tokens"
+"""Row set of tokens by id; laid out with the first one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,9 @@ ATTRIBUTES_FORMAT = 4
 """Once attributes act in some tablets of a table that do not act in others."""
 SORTED_TABLES_FORMAT = 5
 """Once there was a sorted table."""
-SCHEME_FORMAT = SORTED_TABLES_FORMAT
+ACCESS_FORMAT = 6
+"""Once there was a user or an access rule: a version that knows none would serve the directory to everybody."""
+SCHEME_FORMAT = ACCESS_FORMAT
 TOPIC_COLUMNS = ("name", "partitions", "partitions_per_tablet", "tablets", "config", "created_ms")
 TABLE_COLUMN = "table"
 """Joins the columns of topics with the first table."""

@@ -84,7 +84,7 @@ class BackupDirectory:
 
     def make(self) -> None:
         """Make the directory, and see that it is not full. BackupRefused, OSError."""
-        self.directory.mkdir(exist_ok=True)
+        self.directory.mkdir(0o700, exist_ok=True)  # users and tokens may be in it
         fsync_directory(self.directory.absolute().parent)  # else a power cut takes whole backups with their directory
         count = len(os.listdir(self.directory))
         if count >= self.count_max:
