@@ -7,7 +7,8 @@ is damaged or unpacks over the limit: it is named.
 
 Records of aborted Kafka transactions go. A marker gets a delete horizon in the first cleaning that meets no batch of
 its transaction, since an earlier one took them all, and goes in the first one after its horizon: a reader who has met
-batches of the transaction meets their end.
+batches of the transaction meets their end. It stays while its transaction is noted as aborted, which the end of a
+cleaning forgets: a reader whose answer names the transaction leaves out all that its producer wrote up to the marker.
 
 A tombstone hides older records of its key from a reader who has seen them. Its batch gets a delete horizon in the first
 cleaning after which no such record is left before it, and it goes in the first one after its horizon: records before it
@@ -71,6 +72,10 @@ class CleanedTransactions:
         if is_empty:
             self.emptied.append(header.base_offset)
         return is_empty
+
+    def is_noted(self, header: BatchHeader) -> bool:
+        """Return True if a marker's transaction is noted as aborted; where it is empty a cleaning was cut short."""
+        return self.aborted is not None and self.aborted.have_end(header)
 
 
 class CleaningRules(NamedTuple):
@@ -182,7 +187,7 @@ class _Cleaning:
         if transactions is None or not transactions.end(header, is_known=self._is_clean):
             self._left.append(batch)
             return
-        if horizon is not None and horizon <= now_ms:
+        if horizon is not None and horizon <= now_ms and not transactions.is_noted(header):
             return
         if horizon is None:
             horizon = now_ms + self._rules.delete_retention_ms

@@ -57,7 +57,11 @@ class AbortedSpan(NamedTuple):
 
 
 class AbortedSpans:
-    """The aborted transactions of a log, in the order of their markers."""
+    """The aborted transactions of a log, in the order of their markers. Some may come behind them; none goes.
+
+    A reader that awaits the log takes the spans before, and leaves out by them: meanwhile a cleaner, or a trim, may
+    have given the log fewer.
+    """
 
     __slots__ = ("_columns",)
 
@@ -75,16 +79,29 @@ class AbortedSpans:
 
     def between(self, offset: int, end_offset: int) -> list[AbortedSpan]:
         """Return the spans that have records in [offset, end_offset), by first offset."""
-        markers = self._columns[0]
-        found: list[AbortedSpan] = []
-        for number in range(bisect_left(markers, offset), len(markers)):
-            span = AbortedSpan(*[column[number] for column in self._columns])
-            if span.first_offset < end_offset:
-                found.append(span)
-            if span.stable_offset >= end_offset:
-                break
+        first, last = self._bounds(offset, end_offset)
+        firsts = self._columns[2][first:last]
+        numbers = [number for number, begin in enumerate(firsts, first) if begin < end_offset]
+        found = [AbortedSpan(*[column[number] for column in self._columns]) for number in numbers]
         found.sort(key=_first_offset)
         return found
+
+    def has_between(self, offset: int, end_offset: int) -> bool:
+        """Return True if `between` finds any."""
+        first, last = self._bounds(offset, end_offset)
+        return any(begin < end_offset for begin in self._columns[2][first:last])
+
+    def end_of(self, offset: int, end_offset: int, count_max: int) -> int:
+        """Return the end of a window from `offset` to `end_offset` at most, in which `count_max` transactions end."""
+        markers = self._columns[0]
+        number = bisect_left(markers, offset) + count_max
+        return min(markers[number], end_offset) if number < len(markers) else end_offset
+
+    def _bounds(self, offset: int, end_offset: int) -> tuple[int, int]:
+        """Return the numbers of the spans that may have records in [offset, end_offset): their markers lie behind the
+        offset, and no transaction was open before the end once the last one had ended."""
+        first = bisect_left(self._columns[0], offset)
+        return first, bisect_left(self._columns[3], end_offset, first) + 1
 
     def among(self, marker_offsets: Iterable[int]) -> list[int]:
         """Return those of the offsets that are markers of spans."""
@@ -92,22 +109,26 @@ class AbortedSpans:
         found = ((bisect_left(markers, offset), offset) for offset in marker_offsets)
         return [offset for number, offset in found if number < len(markers) and markers[number] == offset]
 
-    def drop(self, marker_offsets: Iterable[int]) -> None:
-        """Forget the spans with these markers, which exist. The others end their searches as before: only spans that
-        stay are found."""
+    def without(self, marker_offsets: Iterable[int]) -> "AbortedSpans | None":
+        """Return those but the ones with these markers, which exist; None: that is all. They end their searches as
+        before: only spans that stay are found."""
         dropped = {bisect_left(self._columns[0], offset) for offset in marker_offsets}
         kept = [number for number in range(len(self)) if number not in dropped]
-        self._columns = tuple(array("q", [column[number] for number in kept]) for column in self._columns)
+        return self._of(array("q", [column[number] for number in kept]) for column in self._columns)
 
-    def drop_before(self, offset: int) -> None:
-        """Forget the spans whose markers lie before an offset."""
+    def since(self, offset: int) -> "AbortedSpans | None":
+        """Return those whose markers lie at an offset or behind it; None: none does."""
         count = self.count_before(offset)
-        for column in self._columns:
-            del column[:count]
+        return self._of(column[count:] for column in self._columns) if count else self
 
     def count_before(self, offset: int) -> int:
         """Return how many markers lie before an offset."""
         return bisect_left(self._columns[0], offset)
+
+    def _of(self, columns: "Iterable[array[int]]") -> "AbortedSpans | None":
+        made = AbortedSpans()
+        made._columns = tuple(columns)
+        return made if len(made) else None
 
 
 class AbortedBatches:
@@ -132,6 +153,14 @@ class AbortedBatches:
         number = bisect_left(markers, header.base_offset)
         return number < len(markers) and firsts[number] <= header.base_offset
 
+    def have_end(self, header: BatchHeader) -> bool:
+        """Return True if the batch is the marker that ends one of the transactions."""
+        if header.producer_id not in self._spans:
+            return False
+        markers, _ = self._spans[header.producer_id]
+        number = bisect_left(markers, header.base_offset)
+        return number < len(markers) and markers[number] == header.base_offset
+
 
 class TransactionsChange:
     """The changes that a write cycle makes: transactions that its batches open, those that its markers end, or aborted
@@ -149,6 +178,12 @@ class TransactionsChange:
         """Offsets of the markers of aborted transactions that have no batch left."""
 
 
+def aborted_between(spans: AbortedSpans | None, offset: int, end_offset: int) -> list[AbortedSpan]:
+    """Return the aborted transactions that have records in [offset, end_offset), by first offset. `spans`: those of the
+    log before it was read."""
+    return [] if spans is None else spans.between(offset, end_offset)
+
+
 class ProducerTransactions:
     """The transactions of one partition."""
 
@@ -163,7 +198,7 @@ class ProducerTransactions:
         self.open: dict[int, int] = {producer_id: offset for offset, producer_id in sorted(found)}
         """First offsets by producer id, the least first."""
         self.aborted: AbortedSpans | None = AbortedSpans(aborted) if aborted else None
-        """None: the log has none, as most."""
+        """None: the log has none, as most. To be taken before the log is read, where that may be awaited."""
 
     @property
     def first_open(self) -> int:
@@ -177,7 +212,7 @@ class ProducerTransactions:
 
     def aborted_between(self, offset: int, end_offset: int) -> list[AbortedSpan]:
         """Return the aborted transactions that have records in [offset, end_offset), by first offset."""
-        return [] if self.aborted is None else self.aborted.between(offset, end_offset)
+        return aborted_between(self.aborted, offset, end_offset)
 
     def apply(self, change: TransactionsChange) -> None:
         """The change is durable."""
@@ -189,14 +224,12 @@ class ProducerTransactions:
                 self.aborted = AbortedSpans()
             self.aborted.append(span)
         if change.dropped and self.aborted is not None:
-            self.aborted.drop(change.dropped)
-            self.aborted = self.aborted if len(self.aborted) else None
+            self.aborted = self.aborted.without(change.dropped)
 
     def apply_trim(self, first_kept: int) -> None:
         """Forget what lies before the first offset that is still stored."""
         if self.aborted is not None:
-            self.aborted.drop_before(first_kept)
-            self.aborted = self.aborted if len(self.aborted) else None
+            self.aborted = self.aborted.since(first_kept)
 
 
 def check_batch(state: Producer | None, header: BatchHeader) -> None:

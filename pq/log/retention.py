@@ -3,6 +3,9 @@ oldest stay.
 
 A blob may go when its age or the partition's size says so, or, with pq.delete.when.read, when all important groups have
 read it. Important groups that have not read it hold it, for as long as pq.availability.period.ms lets them.
+
+With pq.auto.trim records go one by one (E.13): those that all important groups have read, but for the last
+pq.auto.trim.retained.rows, and for those of blobs younger than pq.auto.trim.retained.ms.
 """
 
 from collections.abc import Mapping
@@ -48,6 +51,31 @@ class Held(NamedTuple):
     until_ms: int | None = None
     groups: tuple[str, ...] = ()
     """Important groups that hold it."""
+
+
+def start_after_auto_trim(
+    bodies: Bodies, head: Head, bounds: tuple[int, int], config: TopicConfig, now_ms: int, first_unread: FirstUnread
+) -> int | None:
+    """Return the first offset to keep of a partition that begins and ends at `bounds`; None when nothing has to go."""
+    start, end = bounds
+    if not config.pq_auto_trim or not first_unread or "delete" not in config.cleanup_policy:
+        return None
+    offset = min(*first_unread.values(), end)
+    if config.pq_auto_trim_retained_rows >= 0:
+        offset = min(offset, end - config.pq_auto_trim_retained_rows)
+    if config.pq_auto_trim_retained_ms >= 0 and offset > start:
+        offset = _first_young(bodies, head, offset, now_ms - config.pq_auto_trim_retained_ms)
+    return offset if offset > start else None
+
+
+def _first_young(bodies: Bodies, head: Head, end: int, before_ms: int) -> int:
+    """Return the first offset of the first blob before `end` that was written after a time; `end` if none was."""
+    for number in range(len(bodies)):
+        if bodies.offsets[number] >= end:
+            return end
+        if bodies.created[number] > before_ms:
+            return bodies.offsets[number]
+    return min(head.blobs[0].offset, end) if head.blobs and head.written_ms > before_ms else end
 
 
 class _Blob(NamedTuple):
@@ -103,7 +131,7 @@ def why_held(
     read_to = min(first_unread.values(), default=_EVERYTHING)
     is_freed = _over_size(bodies, head, config.retention_bytes) > 0 or _is_freed(blob, config, now_ms, read_to)
     if _is_held(blob, config, now_ms, read_to):
-        if is_freed or config.pq_delete_when_read:
+        if is_freed or config.pq_delete_when_read or config.pq_auto_trim:
             return _held_by_groups(blob, config, first_unread)
     elif is_freed and settings.keeps_open_head and not len(bodies) and now_ms - head.written_ms < AUTO_FLUSH_MS:
         return Held(Hold.YOUNG, "rows of a table stay in the head for a while", head.written_ms + AUTO_FLUSH_MS)

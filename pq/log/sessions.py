@@ -6,6 +6,9 @@
 
 Unlike Kafka's producers they have names, and sequences that leave numbers out. Of one session each partition that took
 rows remembers its own last batch; the session's last sequence is the greatest of them.
+
+Sessions of a queue's producers have an epoch besides, which fences earlier owners of the session: theirs is the
+greatest of all partitions too. Their names have a NUL between producer and session, which other sessions' never have.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,13 +29,39 @@ _VERSION_WITHOUT_PLACE = 2
 """The stored form of a batch without a place; earlier versions refuse it."""
 _VERSION_WITH_TOTAL = 3
 """The stored form of a batch whose rows were staged, with a place or without one; earlier versions refuse it."""
+_OF_PRODUCER = Struct(">BqqqqqI")
+_VERSION_OF_PRODUCER = 4
+"""The stored form of a session of a queue's producer, with its epoch and the user's document behind it; earlier
+versions refuse it."""
+NO_SEQUENCE = -1
+"""The last sequence of a producer's session that has not pushed a row yet."""
+_NUL = "\0"
+
+
+class ProducerState(NamedTuple):
+    """A queue producer's hold on its session: `epoch` grows with each owner, `user_meta` is a JSON document."""
+
+    epoch: int
+    user_meta: bytes = b"null"
 
 
 class Fence(NamedTuple):
-    """The identity of a batch of rows."""
+    """The identity of a batch of rows. `producer`: the state of the session of a queue's producer."""
 
     session: str
     sequence: int
+    producer: ProducerState | None = None
+
+
+def producer_session(producer: str, session: str) -> str:
+    """Return the name under which a session of a queue's producer is kept."""
+    return f"{producer}{_NUL}{session}"
+
+
+def read_producer_session(name: str) -> tuple[str, str] | None:
+    """Return producer and session of a name; None: it is no queue producer's."""
+    producer, separator, session = name.partition(_NUL)
+    return (producer, session) if separator else None
 
 
 class SessionBatch(NamedTuple):
@@ -40,6 +69,7 @@ class SessionBatch(NamedTuple):
 
     `row_count` is 0 where gluing tablets left the rows no single place: they were trimmed, or stand in two stretches.
     `total`: of all rows of a batch that was staged, in whatever partitions; None for a batch that came in one request.
+    `producer`: the queue producer's state whose session it is; such a batch has no `total`.
     """
 
     sequence: int
@@ -47,8 +77,12 @@ class SessionBatch(NamedTuple):
     base_offset: int
     row_count: int
     total: Total | None = None
+    producer: ProducerState | None = None
 
     def encode(self) -> bytes:
+        if self.producer is not None:
+            epoch, meta = self.producer
+            return _OF_PRODUCER.pack(_VERSION_OF_PRODUCER, *self[:4], epoch, len(meta)) + meta
         if self.total is not None:
             count, digest = self.total
             return _WITH_TOTAL.pack(_VERSION_WITH_TOTAL, *self[:4], count, digest.to_bytes(16, "big"))
@@ -59,6 +93,8 @@ class SessionBatch(NamedTuple):
         """ValueError for what no `encode` of this version writes."""
         if stored[:1] == bytes((_VERSION_WITH_TOTAL,)):
             return cls._decode_with_total(stored)
+        if stored[:1] == bytes((_VERSION_OF_PRODUCER,)):
+            return cls._decode_of_producer(stored)
         has_place = stored[:1] != bytes((_VERSION_WITHOUT_PLACE,))
         check_version(stored, _VERSION if has_place else _VERSION_WITHOUT_PLACE)
         if len(stored) != _STATE.size:
@@ -79,6 +115,19 @@ class SessionBatch(NamedTuple):
             raise ValueError(f"it is of batch {sequence}, {row_count} rows from {base_offset} on")
         return cls(sequence, written_ms, base_offset, row_count, total)
 
+    @classmethod
+    def _decode_of_producer(cls, stored: bytes) -> "SessionBatch":
+        if len(stored) < _OF_PRODUCER.size:
+            raise ValueError(f"it has {len(stored)} bytes")
+        _, sequence, written_ms, base_offset, row_count, epoch, meta_bytes = _OF_PRODUCER.unpack_from(stored)
+        meta = stored[_OF_PRODUCER.size :]
+        if len(meta) != meta_bytes or sequence < NO_SEQUENCE or min(base_offset, row_count, epoch) < 0:
+            raise ValueError(
+                f"it is of row {sequence} in epoch {epoch}, {row_count} rows from {base_offset} on, and has "
+                f"{len(meta)} of {meta_bytes} bytes of the user's"
+            )
+        return cls(sequence, written_ms, base_offset, row_count, producer=ProducerState(epoch, meta))
+
     def is_over(self, start_offset: int, now_ms: int, kept_ms: int) -> bool:
         """Return True if the session may be forgotten: no row of the batch remains, and it was idle for `kept_ms`."""
         return self.base_offset + self.row_count <= start_offset and self.written_ms + kept_ms <= now_ms
@@ -96,7 +145,22 @@ def glued(batch: SessionBatch, known: SessionBatch | None) -> SessionBatch | Non
     """Return what to remember of a session after `batch` joins what a partition knows of it; None if that stays.
 
     One batch in two stretches has no single place: it is remembered without one, until the later rows are gone too.
+    Of a producer's session the later owner is remembered, whichever batch is.
     """
+    joined = _glued(batch, known)
+    owners = [one.producer for one in (batch, known) if one is not None and one.producer is not None]
+    latest = max(owners, key=_epoch, default=None)
+    remembered = known if joined is None else joined
+    if remembered is None or remembered.producer == latest:
+        return joined
+    return remembered._replace(producer=latest)
+
+
+def _epoch(producer: ProducerState) -> int:
+    return producer.epoch
+
+
+def _glued(batch: SessionBatch, known: SessionBatch | None) -> SessionBatch | None:
     if known is None or batch.sequence > known.sequence:
         return batch
     if batch.sequence < known.sequence or not batch.row_count:

@@ -2,9 +2,9 @@
 
 from pqbroker.pq.log.batch_admission import why_closed
 from pqbroker.pq.log.blob_cycles import plan_batches
-from pqbroker.pq.log.keys import session_key, session_keys
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.row_facts import Weighed
+from pqbroker.pq.log.session_cycles import remember_batch
 from pqbroker.pq.log.sessions import SessionBatch
 from pqbroker.pq.log.staged_rows import Decision
 from pqbroker.pq.log.write_cycle import Cycle, PlannedBatch
@@ -44,10 +44,8 @@ def plan_end(partition: Partition, decision: Decision, now_ms: int) -> Cycle:
     count = sum(piece.total.row_count for piece in decision.pieces if piece.partition == partition.index)
     base = max(partition.end_offset - count, 0)
     batch = SessionBatch(decision.sequence, now_ms, base, partition.end_offset - base, decision.total)
-    cycle.sessions[decision.session] = batch
-    cycle.store(session_key(partition.index, decision.session), batch.encode())
-    cycle.forgotten_sessions = partition.sessions.displaced(decision.session, partition.settings.topic.pq_sessions_max)
-    cycle.gone += [decision.key, *session_keys(partition.index, cycle.forgotten_sessions)]
+    remember_batch(partition, cycle, decision.session, batch)
+    cycle.gone.append(decision.key)
     partition.is_writing = True
     return cycle
 

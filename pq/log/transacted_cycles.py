@@ -8,10 +8,11 @@
 from collections.abc import Sequence
 
 from pqbroker.pq.log.blob_cycles import plan_batches, plan_decided
-from pqbroker.pq.log.keys import prepared_key, session_key, session_keys
+from pqbroker.pq.log.keys import prepared_key
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.prepared_batches import PreparedBatches
 from pqbroker.pq.log.row_facts import RowFacts, Weighed, row_weights
+from pqbroker.pq.log.session_cycles import remember_batch
 from pqbroker.pq.log.sessions import Fence, SessionBatch
 from pqbroker.pq.log.write_cycle import Cycle, PlannedBatch
 from pqbroker.pq.transactions.stored_forms import PreparedHead, TransactionId
@@ -22,11 +23,10 @@ from pqbroker.storage.engine import Buffer
 def remember(partition: Partition, cycle: Cycle, fence: Fence) -> None:
     """Have the cycle's rows known by their session's name and sequence, in the same request."""
     count = cycle.end_offset - cycle.first_offset
-    batch = SessionBatch(fence.sequence, cycle.now_ms, cycle.first_offset, count)
-    cycle.sessions[fence.session] = batch
-    cycle.store(session_key(partition.index, fence.session), batch.encode())
-    cycle.forgotten_sessions = partition.sessions.displaced(fence.session, partition.settings.topic.pq_sessions_max)
-    cycle.gone += session_keys(partition.index, cycle.forgotten_sessions)
+    remember_batch(
+        partition, cycle, fence.session,
+        SessionBatch(fence.sequence, cycle.now_ms, cycle.first_offset, count, producer=fence.producer),
+    )  # fmt: skip
 
 
 def plan_beside(partition: Partition, planned: PreparedBatches, now_ms: int) -> Cycle | KafkaError:

@@ -11,7 +11,7 @@ from pqbroker.pq.log.keys import (
     session_keys,
 )
 from pqbroker.pq.log.partition import Partition
-from pqbroker.pq.log.retention import TRIMMED_BLOBS_MAX, FirstUnread, start_after_retention
+from pqbroker.pq.log.retention import TRIMMED_BLOBS_MAX, FirstUnread, start_after_auto_trim, start_after_retention
 from pqbroker.pq.log.start_state import Meta
 from pqbroker.pq.log.write_cycle import Cycle
 from pqbroker.storage.kv.commands import DeleteRange
@@ -78,9 +78,16 @@ def is_retention_due(partition: Partition, now_ms: int, first_unread: FirstUnrea
 
 
 def _start_after_retention(partition: Partition, now_ms: int, first_unread: FirstUnread) -> int | None:
-    return start_after_retention(
+    kept = start_after_retention(
         partition.bodies, partition.head, partition.end_offset, partition.settings, now_ms, first_unread
     )
+    if not partition.settings.topic.pq_auto_trim:
+        return kept
+    trimmed = start_after_auto_trim(
+        partition.bodies, partition.head, (partition.start_offset, partition.end_offset), partition.settings.topic,
+        now_ms, first_unread,
+    )  # fmt: skip
+    return max((offset for offset in (kept, trimmed) if offset is not None), default=None)
 
 
 def _expired(partition: Partition, start_offset: int, now_ms: int) -> list[int]:

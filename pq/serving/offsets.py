@@ -16,19 +16,21 @@ deletes it. A restart forgets it.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.store_refusals import GROUPS, store_refusal
+from pqbroker.pq.transactions.stored_forms import CommitDecision
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.kv.commands import Command
-from pqbroker.storage.kv.joint_request import execute_together
+from pqbroker.storage.kv.joint_request import BatchBeside, TabletCommands, execute_together
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.tablets.tablet import TabletStorage
 
 _log = logging.getLogger(__name__)
 
@@ -99,6 +101,19 @@ class GroupOffsets:
         if commits:
             self._begin(changes.group_id, commits, answer, is_long=is_long)
         return answer.given
+
+    def begin_beside(self, changes: "OffsetChanges") -> Callable[[BaseException | None], None]:
+        """Note that a commit of several tablets stores what was planned, with the commands of its own request: other
+        commits of the group stand behind it. Return what is called with its outcome."""
+        answer = _Answer(changes.outcomes, 1)
+        self._pending.setdefault(changes.group_id, {})[answer] = True
+
+        def settle(error: BaseException | None) -> None:
+            committed: Outcome[None] = Outcome()
+            committed.settle(error)
+            self._settle(changes, answer, committed)
+
+        return settle
 
     async def settled(self, group_id: str) -> None:
         """Return when the commits of the group that were asked for before this call are done."""
@@ -358,12 +373,16 @@ class OffsetChanges:
         starts = range(0, len(self.planned), COMMITTED_AT_ONCE_MAX)
         return [self._part(self.planned[start : start + COMMITTED_AT_ONCE_MAX]) for start in starts]
 
-    def execute(self) -> Outcome[None]:
-        """Enqueue the changes, of one cell, at their tablets."""
+    def commands(self) -> list[TabletCommands]:
+        """Return what stores the changes, by tablet."""
         parts: dict[KeyValueTablet, list[Command]] = {}
         for item in self.planned:
             parts.setdefault(item.tablet, []).append(item.command)
-        return execute_together(list(parts.items()))
+        return list(parts.items())
+
+    def execute(self) -> Outcome[None]:
+        """Enqueue the changes, of one cell, at their tablets."""
+        return execute_together(self.commands())
 
     def give_up(self) -> None:
         """Nothing of it is stored."""
@@ -405,6 +424,55 @@ class _Answer:
             else:
                 self.given.set_result(self._outcomes)
         self.is_over.set_result(None)
+
+
+class OffsetsPart:
+    """Offsets of a group as a `BesidePart` of a commit in the cell of `storage`; `plan` says which, once no other
+    commit of the group is on its way."""
+
+    def __init__(
+        self, offsets: GroupOffsets, group_id: str, storage: TabletStorage,
+        plan: Callable[[], Mapping[TopicPartition, ConsumerOffset]],
+    ) -> None:
+        self._offsets = offsets
+        self._group_id = group_id
+        self.storage = storage
+        self._plan = plan
+        self._changes: OffsetChanges | None = None
+        self._settle: Callable[[BaseException | None], None] | None = None
+
+    async def hold(self) -> None:
+        """Plan the offsets. KafkaError of the first that is refused, but for topics that were deleted meanwhile;
+        CommitRefused for one of another cell."""
+        while self._offsets.is_committing(self._group_id):
+            await self._offsets.settled(self._group_id)
+        changes = self._offsets.begin(self._group_id)
+        for partition, state in self._plan().items():
+            changes.add(partition, state)
+        refusals = [refusal for refusal in changes.outcomes.values() if refusal is not None]
+        refusal = next((one for one in refusals if one.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None)
+        is_elsewhere = not all(item.tablet.storage.shares_cell(self.storage) for item in changes.planned)
+        if refusal is not None or is_elsewhere:
+            changes.give_up()
+            raise refusal or CommitRefused("offsets came to live in another cell while their commit waited")
+        self._changes = changes
+        self._settle = self._offsets.begin_beside(changes)
+
+    def refusal(self) -> BaseException | None:
+        """Return nothing: the request fails itself where a partition is lost."""
+        return None
+
+    def commands(self) -> Sequence[TabletCommands]:
+        assert self._changes is not None, "the part holds"
+        return self._changes.commands()
+
+    def batches(self, decision: CommitDecision | None) -> Sequence[BatchBeside]:
+        assert decision is None, "offsets are the home of no decision"
+        return ()
+
+    def told(self, error: BaseException | None) -> None:
+        assert self._settle is not None, "the part holds"
+        self._settle(error)
 
 
 def nobody_knows(_group_id: str, _topic: str) -> int:

@@ -37,6 +37,7 @@ from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused, Sha
 from pqbroker.storage.kv.commands import INLINE, Command, DeleteRange, KeyMissing, Write
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.tablets.tablet import TabletStorage
 
 DECODED_IN_LOOP: Final = 1 << 20
 """More bytes of prepared rows get or lose their stored form in a thread."""
@@ -83,6 +84,14 @@ class PartitionTransactions:
     @property
     def kv(self) -> KeyValueTablet:
         return self._kv
+
+    @property
+    def storage(self) -> TabletStorage:
+        return self.kv.storage
+
+    @property
+    def is_lost(self) -> bool:
+        return self.kv.lost is not None
 
     @property
     def is_known(self) -> bool:

@@ -83,6 +83,8 @@ class Topics:
         )
         self._known = TopicNames()
         self._topics = self._known.served
+        self.layout_version = 0
+        """Number that rises whenever a topic comes, goes or grows."""
         self._feeders: Mapping[str, str] = {}
         """Paths of sorted tables by the topic that gets their changes."""
         self._count = PartitionCount()
@@ -138,6 +140,11 @@ class Topics:
 
     def by_id(self, topic_id: bytes) -> Topic | None:
         return self._known.by_id.get(topic_id)
+
+    def id_of(self, name: str) -> bytes:
+        """Return the id of a topic that Kafka's clients see; b"" for a name that none has."""
+        topic = self._topics.get(name)
+        return b"" if topic is None else topic.record.topic_id
 
     def partition(self, topic: str, index: int) -> PartitionServer | None:
         """Return a partition as it runs now, also of a static table; None: there is none."""
@@ -278,6 +285,7 @@ class Topics:
         topic.record = record
         topic.use(config_of(record, self._settings), self._settings)
         await self._tablets.start(topic)
+        self.layout_version += 1
         return topic
 
     async def _change(self, name: str, change: Callable[[TopicRecord], TopicRecord]) -> Topic:
@@ -342,6 +350,7 @@ class Topics:
             record = await self._records.delete(name)
             self._count.known -= record.partitions
             topic = self._known.remove(record)
+            self.layout_version += 1
             if topic is not None:
                 self.offsets.forget(name, topic.partitions)
                 kept = await self._end(topic)
@@ -389,6 +398,17 @@ class Topics:
             self.offsets.forget_emptied(now_ms, self._settings.offsets_retention_check_interval_ms)
         return list(staged.values())
 
+    async def trim_read(self) -> None:
+        """Delete the records that pq.auto.trim does not keep, in all partitions of the topics that have it."""
+        trimmed = [topic for topic in list(self._topics.values()) if topic.config.pq_auto_trim]
+        servers = ((topic.record.name, server) for topic in trimmed for server in topic.partitions)
+        async for name, server in _in_turns(servers):
+            try:
+                if server.is_loaded and not server.is_held:
+                    await server.retention.retain()
+            except KafkaError as refusal:
+                _log.warning("the auto trim of %s-%d waits: %s", name, server.index, refusal)
+
     def _served_partitions(self) -> Iterator[tuple[Topic, PartitionServer]]:
         """Yield the partitions of the topics that are served now, each as it is looked at: to list tens of thousands
         takes long."""
@@ -411,6 +431,7 @@ class Topics:
     def _show(self, topic: Topic) -> None:
         """Show the topic to Kafka's clients, unless it is static."""
         self._known.put(topic)
+        self.layout_version += 1
         if not topic.record.is_static:
             self.offsets.learn(topic.record.name, topic.partitions, awaits_cell=topic.awaits_cell)
 

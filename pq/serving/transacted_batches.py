@@ -1,13 +1,7 @@
 """Batches for one partition as a part of a commit over several tablets, and what of such commits is under way.
 
-    entered   plan: checked, its request is ready   holding    `turn(None)`; the partition's writer waits
-    entered   plan: refused; held, lost, left       gone       `turn(error)`, unless it left
-    holding   held, lost, left                      gone       the plan is taken back; `refusal` says why
-    holding   commands                              sent       too late to leave
-    sent      told                                  gone       applied, prepared, or taken back
-
-Beside the decision the commands write the rows; elsewhere they store a key with them, and the partition's queue stays
-held until its `Participant.finish`.
+The part holds as a place in the partition's queue (`joint_cycle.py`). Beside the decision the commands write the rows;
+elsewhere they store a key with them, and the partition's queue stays held until its `Participant.finish`.
 """
 
 import asyncio
@@ -19,30 +13,25 @@ from pqbroker.pq.log.row_facts import RowFacts
 from pqbroker.pq.log.sessions import Fence
 from pqbroker.pq.log.transacted_cycles import fill_prepared, plan_beside, plan_prepared
 from pqbroker.pq.log.write_cycle import Cycle
+from pqbroker.pq.serving.joint_cycle import JointCycle
 from pqbroker.pq.serving.joint_write import Share
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.partition_transactions import DECODED_IN_LOOP, PartitionTransactions
-from pqbroker.pq.serving.store_refusals import not_leader
 from pqbroker.pq.transactions.participants import OnTurn
 from pqbroker.pq.transactions.stored_forms import PreparedHead, TransactionId
 from pqbroker.protocol.errors import ErrorCode, KafkaError
-from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.kv.commands import Command
 from pqbroker.storage.kv.joint_request import TabletCommands
-from pqbroker.storage.kv.tablet import KeyValueTablet
-from pqbroker.storage.outcome import Outcome, Told
+from pqbroker.storage.outcome import Outcome
 
 WAIT_S = 5.0
 """Seconds that a change of a topic waits for the end of transactions."""
 
 
 class BatchesPart:
-    """A `CommitPart`, and the `JointCommit` of its cycle."""
+    """A `CommitPart`."""
 
-    __slots__ = (
-        "_clock", "_cycle", "_head", "_is_left", "_is_sent", "_job", "_kv", "_refusal", "_rows", "_server", "_size",
-        "_told", "_turn", "first_offset", "row_count",
-    )  # fmt: skip
+    __slots__ = ("_head", "_place", "_rows", "_server", "_size", "first_offset", "row_count")
 
     def __init__(self, share: Share, fence: Fence | None, clock: Callable[[], int]) -> None:
         """`share`: checked batches without producers, one at least; of their weights no facts."""
@@ -55,17 +44,8 @@ class BatchesPart:
         self.row_count = share.row_count
         self.first_offset = -1
         """Offset of the first row; -1: the part had no turn."""
-        self._clock = clock
         self._head: PreparedHead | None = None
-        self._turn: OnTurn | None = None
-        self._job: Outcome[None] = Outcome()
-        self._kv: KeyValueTablet | None = None
-        self._cycle: Cycle | None = None
-        self._told: Told | None = None
-        """Called with the outcome of the request; None before the part holds, and when it holds no more."""
-        self._refusal: BaseException | None = None
-        self._is_left = False
-        self._is_sent = False
+        self._place = JointCycle(share.partition, self._plan, clock)
 
     @property
     def participant(self) -> PartitionTransactions:
@@ -81,15 +61,12 @@ class BatchesPart:
         """Look at nothing: its turn has checked the batches."""
 
     def enter(self, turn: OnTurn) -> None:
-        self._turn = turn
-        self._job = self._server.writer.perform(self._plan, self._size)
-        self._job.add_done_callback(self._ended)
+        self._place.enter(turn, size=self._size)
 
     def refusal(self) -> BaseException | None:
-        if self._refusal is not None:
-            return self._refusal
-        if self._told is None or not self._server.is_loaded:
-            return not_leader()
+        refusal = self._place.refusal()
+        if refusal is not None:
+            return refusal
         if self._server.writer.is_disk_full:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._server.writer.disk_full)
         return why_closed(self._server.state)
@@ -99,85 +76,35 @@ class BatchesPart:
             return
         encode = self._rows.encode
         rows = await asyncio.to_thread(encode) if self._size > DECODED_IN_LOOP else encode()
-        if self._cycle is not None:
-            fill_prepared(self._cycle, self._head, rows)
+        if self._place.cycle is not None:
+            fill_prepared(self._place.cycle, self._head, rows)
 
     def commands(self, timestamp: int | None) -> Sequence[Command]:
-        assert self._cycle is not None, "the part holds"
+        assert self._place.cycle is not None, "the part holds"
         assert (timestamp is None) == (self._head is not None), "rows are prepared without a timestamp"
-        self._is_sent = True
         if timestamp is not None:
-            self._server.state.stamp(self._cycle, timestamp)
-        return self._cycle.as_commands()
+            self._server.state.stamp(self._place.cycle, timestamp)
+        return self._place.commands()
 
     def beside(self) -> Sequence[TabletCommands]:
         return ()
 
     def told(self, error: BaseException | None) -> Outcome[None]:
-        told, self._told, self._cycle = self._told, None, None
-        assert told is not None, "the part holds"
-        if error is None and self._head is not None:
-            self.participant.take_prepared(self._head)
-        if isinstance(error, ShardLost) and self._kv is not None and self._kv.lost is None:
-            error = CommitRefused(str(error))  # another tablet's instance is over, this one continues
-        told(error)
-        return self._job
+        return self._place.told(error, None if self._head is None else self._prepared)
 
     def leave(self) -> None:
-        self._is_left = True
-        self._turn = None
-        if not self._is_sent:
-            self._take_back("the commit was given up")
+        self._place.leave()
 
-    def commit(self, kv: KeyValueTablet, cycle: Cycle, told: Told) -> None:
-        """Hold, as the `JointCommit` of the cycle: it is ready, and the parts of its large batches are durable."""
-        self._kv, self._cycle, self._told = kv, cycle, told
-        if self._is_left or self._refusal is not None:
-            self._take_back(str(self._refusal))
-        else:
-            self._tell_turn(None)
+    def _prepared(self) -> None:
+        assert self._head is not None, "the rows are prepared"
+        self.participant.take_prepared(self._head)
 
-    def give_up(self, why: KafkaError) -> None:
-        """Give up as `JointCommit` does; too late when the request is on its way."""
-        if self._is_sent or self._refusal is not None:
-            return
-        self._refusal = why
-        self._take_back(str(why))
-        self._tell_turn(why)
-
-    def _plan(self) -> Cycle:
-        partition, now_ms = self._server.state, self._clock()
+    def _plan(self, now_ms: int) -> Cycle | KafkaError:
+        partition = self._server.state
         self.first_offset = partition.end_offset  # nothing else comes before the rows, or they never come
-        if self._is_left:
-            return partition.no_change(now_ms)
         if self._head is None:
-            planned = plan_beside(partition, self._rows, now_ms)
-        else:
-            planned = plan_prepared(partition, self._rows, self._head.transaction, now_ms)
-        if isinstance(planned, KafkaError):
-            self._refusal = planned
-            self._tell_turn(planned)
-            return partition.no_change(now_ms)
-        planned.joint = self
-        return planned
-
-    def _ended(self, job: Outcome[None]) -> None:
-        """The place in the queue is over."""
-        error = job.exception()
-        if error is not None:
-            self._refusal = self._refusal or error
-            self._tell_turn(error)
-
-    def _tell_turn(self, error: BaseException | None) -> None:
-        turn, self._turn = self._turn, None
-        if turn is not None:
-            turn(error)
-
-    def _take_back(self, why: str) -> None:
-        """Have the writer take the plan back, if it waits for this part."""
-        told, self._told, self._cycle = self._told, None, None
-        if told is not None:
-            asyncio.get_running_loop().call_soon(told, CommitRefused(why))
+            return plan_beside(partition, self._rows, now_ms)
+        return plan_prepared(partition, self._rows, self._head.transaction, now_ms)
 
 
 def under_way(partition: PartitionServer) -> TransactionId | None:

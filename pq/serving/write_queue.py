@@ -98,6 +98,11 @@ class WriteQueue:
         """Let nothing be begun any more before the decision about prepared rows."""
         self.jobs.insert(0, Job(None, 0, Outcome(), 0, doubt))
 
+    @property
+    def is_kept_out(self) -> bool:
+        """Return True while prepared rows wait for the decision of their transaction."""
+        return any(job.plan is None for job in self.jobs)
+
     def decide(self, job: Job) -> None:
         """Put a job in the place of the prepared rows that are decided about."""
         number = next(number for number, waiting in enumerate(self.jobs) if waiting.plan is None)

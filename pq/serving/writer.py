@@ -82,6 +82,11 @@ class Writer:
         return self._storage.status(USER_CHANNEL) >= Colour.YELLOW_STOP
 
     @property
+    def is_prompt(self) -> bool:
+        """Return True if a job that comes now waits for one cycle at most: nothing is held, or has to be read first."""
+        return self.state <= WRITING and not self.queue.is_kept_out
+
+    @property
     def disk_full(self) -> str:
         """Return what is reported to users while `is_disk_full`."""
         return self._storage.reading_only or DISK_FULL

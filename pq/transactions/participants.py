@@ -15,9 +15,10 @@ from typing import Protocol, runtime_checkable
 
 from pqbroker.pq.transactions.stored_forms import CommitDecision, ParticipantId, PreparedHead, TransactionId
 from pqbroker.storage.kv.commands import Command
-from pqbroker.storage.kv.joint_request import TabletCommands
+from pqbroker.storage.kv.joint_request import BatchBeside, TabletCommands
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.tablets.tablet import TabletStorage
 
 OnTurn = Callable[[BaseException | None], None]
 """Called once: None, the part holds now; or the reason why it never will (CommitRefused, ShardLost, KafkaError,
@@ -38,14 +39,17 @@ class Participant(Protocol):
     def name(self) -> str:
         """Return what texts for people call it."""
     @property
-    def kv(self) -> KeyValueTablet:
-        """Return the keys of the instance that runs."""
+    def storage(self) -> TabletStorage:
+        """Return the storage of the instance that runs."""
     waits_for: str
     """The thing that prepared rows wait for, as texts for people name it; empty: nothing is known of it."""
 
     @property
     def is_known(self) -> bool:
         """Return True if `prepared` and `decisions` are all that is stored: its cell is open, and it was read."""
+    @property
+    def is_lost(self) -> bool:
+        """Return True if the instance that runs can store nothing more."""
     @property
     def prepared(self) -> Mapping[TransactionId, PreparedHead]:
         """Return what is prepared and durable."""
@@ -64,14 +68,22 @@ class Participant(Protocol):
         """Write prepared rows at the commit's timestamp, or drop them where it is None; done when they are visible, or
         gone. Nothing prepared of the transaction: done at once. CommitRefused, ShardLost, KafkaError: they stay."""
 
-    def decision_command(self, decision: CommitDecision) -> Command:
-        """Return what stores a decision in this tablet, in place of an earlier one of the transaction."""
-
     def take_decision(self, decision: CommitDecision) -> None:
         """A decision is durable in this tablet."""
 
     def drop_decisions(self, transactions: Sequence[TransactionId]) -> Outcome[None]:
         """Remove decisions that nobody asks for any more. CommitRefused, ShardLost."""
+
+
+class KeyedParticipant(Participant, Protocol):
+    """A participant over a KV tablet: every one that has rows."""
+
+    @property
+    def kv(self) -> KeyValueTablet:
+        """Return the keys of the instance that runs."""
+
+    def decision_command(self, decision: CommitDecision) -> Command:
+        """Return what stores a decision in this tablet, in place of an earlier one of the transaction."""
 
 
 @runtime_checkable
@@ -86,7 +98,7 @@ class CommitPart(Protocol):
     """The rows of one participant in one commit."""
 
     @property
-    def participant(self) -> Participant: ...
+    def participant(self) -> KeyedParticipant: ...
     @property
     def row_count(self) -> int: ...
 
@@ -122,3 +134,27 @@ class CommitPart(Protocol):
 
     def leave(self) -> None:
         """Give the place up: before the commands were sent. Called twice it does nothing."""
+
+
+class BesidePart(Protocol):
+    """Changes that the decision's own request makes beside the parts' rows: they are of the home's cell, and are never
+    prepared. Their tablets keep nobody out before all `CommitPart`s hold."""
+
+    @property
+    def storage(self) -> TabletStorage:
+        """Return the storage of a tablet that is changed."""
+
+    async def hold(self) -> None:
+        """Make the changes ready, and let nothing come between them and the request. CommitRefused, KafkaError."""
+
+    def refusal(self) -> BaseException | None:
+        """Return why the changes are impossible by now; None: they are possible."""
+
+    def commands(self) -> Sequence[TabletCommands]:
+        """Return changes of KV tablets."""
+
+    def batches(self, decision: CommitDecision | None) -> Sequence[BatchBeside]:
+        """Return changes of other tablets, with the decision where the first of them has it. ShardLost."""
+
+    def told(self, error: BaseException | None) -> None:
+        """The request has ended, or there is none: the part holds no more. After `hold` it is called once."""

@@ -2,7 +2,8 @@
 
 Prepared rows, a value of the participant's own tablet:
 
-    0   4 bytes   magic "PQT1"
+    0   4 bytes   magic "PQT1"; "PQT2" where the tablet with the decision is a coordinator, which earlier releases do
+                  not look into: they refuse the rows
     4   16 bytes  transaction
     20  uint64    tablet of the participant that has the decision, if there is one
     28  uint32    its partition
@@ -29,6 +30,7 @@ from struct import Struct
 from typing import Final, NamedTuple, NewType
 
 from pqbroker.storage.ids import TabletId
+from pqbroker.storage.tablets.scheme_layout import FIRST_TABLET_ID
 
 TransactionId = NewType("TransactionId", bytes)
 """16 random bytes."""
@@ -37,6 +39,7 @@ TRANSACTION_BYTES: Final = 16
 DIGEST_BYTES: Final = 16
 PARTICIPANTS_MAX: Final = 1000
 _PREPARED_MAGIC = b"PQT1"
+_PREPARED_FOR_COORDINATOR_MAGIC = b"PQT2"
 _DECISION_MAGIC = b"PQD1"
 _PREPARED = Struct("<4s16sQIQQ")
 _DECISION = Struct("<4s16sQQ16sII")
@@ -63,7 +66,7 @@ class PreparedHead(NamedTuple):
         """Return what stands before the rows."""
         home = self.home
         return _PREPARED.pack(
-            _PREPARED_MAGIC, self.transaction, home.tablet_id, home.partition, self.least_timestamp, self.prepared_ms
+            _magic_for(home), self.transaction, home.tablet_id, home.partition, self.least_timestamp, self.prepared_ms
         )
 
 
@@ -79,11 +82,15 @@ class PreparedRows(NamedTuple):
         if len(value) < _PREPARED.size:
             raise ValueError(f"{len(value)} bytes are less than the head of prepared rows")
         magic, transaction, tablet, partition, least_timestamp, prepared_ms = _PREPARED.unpack_from(value)
-        if magic != _PREPARED_MAGIC:
-            raise ValueError(f"prepared rows begin with {magic.hex()}")
         home = ParticipantId(TabletId(tablet), partition)
+        if magic != _magic_for(home):
+            raise ValueError(f"prepared rows begin with {magic.hex()}, and tablet {tablet} has their decision")
         head = PreparedHead(TransactionId(transaction), home, least_timestamp, prepared_ms)
         return cls(head, value[_PREPARED.size :])
+
+
+def _magic_for(home: ParticipantId) -> bytes:
+    return _PREPARED_MAGIC if home.tablet_id >= FIRST_TABLET_ID else _PREPARED_FOR_COORDINATOR_MAGIC
 
 
 class CommitDecision(NamedTuple):
