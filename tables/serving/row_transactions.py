@@ -17,6 +17,7 @@ from pqbroker.storage.kv.commands import INLINE, Command, DeleteRange, Write
 from pqbroker.storage.kv.joint_request import TabletCommands, execute_together
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.tablets.tablet import TabletStorage
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.change_feed import FeedCommit
 from pqbroker.tables.serving.row_locks import LockedRows
@@ -65,6 +66,14 @@ class RowTransactions:
     @property
     def kv(self) -> KeyValueTablet:
         return self._tablet.kv
+
+    @property
+    def storage(self) -> TabletStorage:
+        return self.kv.storage
+
+    @property
+    def is_lost(self) -> bool:
+        return self.kv.lost is not None
 
     @property
     def prepared(self) -> Mapping[TransactionId, PreparedHead]:
