@@ -3,21 +3,32 @@
 import errno
 import logging
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from asyncio import BaseProtocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from pqbroker.broker.ground.seldom_log import SeldomLog
 from pqbroker.conf.addresses import Address as Address
 from pqbroker.conf.addresses import AddressError as AddressError
 from pqbroker.conf.addresses import parse_address as parse_address
+from pqbroker.security.protocols import SecurityProtocol
 
 log = logging.getLogger(__name__)
 seldom = SeldomLog(log)
 
+Connect = Callable[[], BaseProtocol]
+"""Makes the protocol of a connection."""
 BACKLOG = 1024
 PORT_ATTEMPTS = 10
 DEFAULT_NAME = "PLAINTEXT"
 """Name of a listener that is given none."""
+HTTP_NAME = "HTTP"
+"""Name of the HTTP address, for settings of one listener."""
+
+
+EVERY_HOST: Final = frozenset(("", "0.0.0.0", "::"))
+"""Hosts that stand for every address of the machine, and for none that clients could reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +40,52 @@ class Listener:
     advertised: Address | None = None
     """Address that its clients are sent to; None: the one that they reached."""
     takes_files: bool = True
-    """True if answers may leave past the transport (`sendfile`): under TLS they would leave as plain text."""
+    """True if answers may leave past the transport (`sendfile`). Under TLS they never do: they would be unencrypted."""
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+
+    @property
+    def has_login(self) -> bool:
+        """Return True if its clients log in by SASL."""
+        return self.protocol.has_login
 
     def __str__(self) -> str:
+        if self.name == HTTP_NAME:
+            return f"{'https://' if self.protocol.is_encrypted else ''}{self.address}"
         return str(self.address) if self.name == DEFAULT_NAME else f"{self.name}://{self.address}"
 
 
 def parse_listeners(text: str) -> tuple[Listener, ...]:
-    """[NAME://]HOST:PORT, one or several with commas, each of these with a name of its own; AddressError."""
+    """[NAME://]HOST:PORT, one or several with commas, each of these with a name of its own; AddressError.
+
+    One that is called by a security protocol has it; `with_protocols` says those of the others.
+    """
     listeners = []
     for item in text.split(","):
         name, separator, address = item.strip().rpartition("://")
-        listeners.append(Listener(name if separator else DEFAULT_NAME, parse_address(address)))
+        name = name if separator else DEFAULT_NAME
+        protocol = SecurityProtocol.__members__.get(name.upper(), SecurityProtocol.PLAINTEXT)
+        listeners.append(Listener(name, parse_address(address), protocol=protocol))
     names = [listener.name for listener in listeners]
     if len(set(names)) < len(names):
         raise AddressError(f"{text!r} has two listeners of one name; write INSIDE://HOST:PORT,OUTSIDE://HOST:PORT")
     if not all(names):
         raise AddressError(f"{text!r} has a listener of no name; write NAME://HOST:PORT")
     return tuple(listeners)
+
+
+def with_protocols(listeners: Iterable[Listener], protocols: Mapping[str, SecurityProtocol]) -> tuple[Listener, ...]:
+    """Return the listeners with the protocols that `listener.security.protocol.map` gives them; AddressError for one
+    that it does not name."""
+    found = []
+    for listener in listeners:
+        protocol = protocols.get(listener.name.upper())
+        if protocol is None:
+            raise AddressError(
+                f"listener.security.protocol.map has no protocol for the listener {listener.name}; add "
+                f"{listener.name}:SSL or another protocol to it"
+            )
+        found.append(replace(listener, protocol=protocol))
+    return tuple(found)
 
 
 def advertised_addresses(listeners: Sequence[Listener], text: str) -> Mapping[str, Address]:

@@ -29,7 +29,10 @@ class RouteMetrics(Histogram):
 class TableCounters:
     """Rows that passed over HTTP, and their bytes as records."""
 
-    __slots__ = ("inserted_bytes", "inserted_rows", "looked_up_keys", "lookups", "read_bytes", "read_rows")
+    __slots__ = (
+        "advances", "inserted_bytes", "inserted_rows", "looked_up_keys", "lookups", "offset_conflicts", "pulls",
+        "read_bytes", "read_rows", "refused_pushes", "skipped_rows",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.inserted_rows = 0
@@ -38,6 +41,11 @@ class TableCounters:
         self.read_bytes = 0
         self.lookups = 0
         self.looked_up_keys = 0
+        self.pulls = 0
+        self.advances = 0
+        self.offset_conflicts = 0
+        self.skipped_rows = 0
+        self.refused_pushes = 0
 
 
 class Metrics:
@@ -45,9 +53,9 @@ class Metrics:
 
     __slots__ = (
         "bytes_in", "bytes_out", "cell_openings", "connections", "connections_gave_way", "connections_refused",
-        "connections_unread", "deep_pass_worst_s", "errors", "http_requests", "loop_lag", "loop_lag_worst_s",
-        "loop_turn_worst_s", "overstay", "overstay_worst_s", "protocol_errors", "routes", "sampler",
-        "tables", "unfinished_closed",
+        "connections_unread", "deep_pass_worst_s", "errors", "http_requests", "login_refusals", "logins", "loop_lag",
+        "loop_lag_worst_s", "loop_turn_worst_s", "overstay", "overstay_worst_s", "protocol_errors", "routes", "sampler",
+        "sessions_expired", "tables", "unfinished_closed",
     )  # fmt: skip
 
     def __init__(self, sampler: "Callable[[], Sampling] | None" = None) -> None:
@@ -56,6 +64,9 @@ class Metrics:
         self.routes: list[RouteMetrics] = []
         self.errors: dict[ErrorCode, int] = {}
         self.http_requests: dict[tuple[str, str, str], int] = {}
+        self.logins: dict[str, int] = {}
+        self.login_refusals: dict[tuple[str, str], int] = {}
+        self.sessions_expired = 0
         self.bytes_in = 0
         self.bytes_out = 0
         self.connections = 0
@@ -80,6 +91,15 @@ class Metrics:
 
     def count_error(self, code: ErrorCode) -> None:
         self.errors[code] = self.errors.get(code, 0) + 1
+
+    def count_login(self, mechanism: str) -> None:
+        """Count a client that has logged in, or has done so again."""
+        self.logins[mechanism] = self.logins.get(mechanism, 0) + 1
+
+    def count_login_refusal(self, mechanism: str, cause: str) -> None:
+        """`mechanism`: empty before one was chosen; `cause`: a word of ours."""
+        key = (mechanism, cause)
+        self.login_refusals[key] = self.login_refusals.get(key, 0) + 1
 
     def count_http(self, method: str, route: str, status: int) -> None:
         """`route` is a path as declared, empty for one that is none of ours."""
@@ -150,6 +170,11 @@ _QUOTA_WAIT = "Pauses that quotas (pq.write.speed…) imposed on writers, summed
 _FAMILIES = (
     Family("request_seconds", "histogram", "Time from decoding a request to its answer.", ("api", "version")),
     Family("errors", "counter", "Error codes sent to clients, by Kafka's name.", ("error",)),
+    Family("access_rules", "gauge", "Access rules (ACLs); 0 also where there is no access control."),
+    Family("access_rules_unreadable", "gauge", "Access rules that are unreadable: super users alone are served."),
+    Family("access_decisions_kept", "gauge", "Decisions by access rules in memory (pqbroker.access.decisions.max)."),
+    Family("audit_lines", "counter", "Lines of the audit log: written, suppressed as too many, or lost.", ("outcome",)),
+    Family("quota_throttle_ms", "counter", "Milliseconds for which clients were paused by their quotas.", ("quota",)),
     Family("protocol_errors", "counter", "Connections closed because the client broke the protocol."),
     Family("unfinished_requests_closed", "counter", "Connections closed to free memory, amid a request."),
     Family("request_bytes", "gauge", "Bytes of requests being served or arriving (pqbroker.inflight.bytes.max)."),
@@ -160,6 +185,15 @@ _FAMILIES = (
     Family("connections_refused", "counter", "Connections closed at once: over max.connections, or one address's."),
     Family("connections_gave_way", "counter", "Connections closed for others: their address had most of them."),
     Family("connections_unread", "counter", "Connections cut: answers left unread took memory that others waited for."),
+    Family("logins", "counter", "Logins of clients, each re-authentication among them.", ("mechanism",)),
+    Family(
+        "login_refusals", "counter", "Logins refused, by cause: credentials, mechanism, message, busy, time.",
+        ("mechanism", "cause"),
+    ),
+    Family("sessions_expired", "counter", "Connections closed: their clients did not log in again in time."),
+    Family("tls_handshakes", "counter", "TLS handshakes that ended, by outcome: made or failed.", ("outcome",)),
+    Family("tls_handshakes_under_way", "gauge", "TLS handshakes under way (pqbroker.handshakes.max)."),
+    Family("tls_certificate_days_left", "gauge", "Days until a listener's certificate expires.", ("listener",)),
     Family("http_requests", "counter", "HTTP requests, by documented path.", ("method", "path", "status")),
     Family("bytes_in", "counter", "Bytes read from clients."),
     Family("bytes_out", "counter", "Bytes sent to clients."),
@@ -240,7 +274,7 @@ _FAMILIES = (
     Family("partition_reads", "counter", "Reads of a partition answered.", _PARTITION),
     Family("partition_store_reads", "counter", "Reads of a partition that went to the disk.", _PARTITION),
     Family("partition_read_bytes", "counter", "Bytes of batches sent to readers of a partition.", _PARTITION),
-    Family("groups", "gauge", "Consumer groups, by state.", ("state",)),
+    Family("groups", "gauge", "Consumer groups, by state and by protocol: classic or consumer.", ("state", "type")),
     Family("groups_bytes", "gauge", "Bytes of members and assignments of all groups (pqbroker.groups.bytes.max)."),
     Family("group_members", "gauge", "Members of a consumer group.", ("group",)),
     Family("group_lag_records", "gauge", "Records after the offset that a group has committed.", _OFFSET),
@@ -251,6 +285,13 @@ _FAMILIES = (
     Family("table_inserted_bytes", "counter", "Bytes of rows inserted over HTTP, as record batches."),
     Family("table_read_rows", "counter", "Rows of tablets read over HTTP, without those that SQL reads."),
     Family("table_read_bytes", "counter", "Bytes of rows of tablets read over HTTP, as records."),
+    Family("queue_consumers", "gauge", "Registrations of consumers with queues, vital ones and others.", ("vital",)),
+    Family("queue_auto_trims", "gauge", "Topics with auto trim (pq.auto.trim)."),
+    Family("queue_pulls", "counter", "Pulls of rows of queues over HTTP."),
+    Family("queue_advances", "counter", "Advances of consumers of queues that were committed."),
+    Family("queue_offset_conflicts", "counter", "Advances refused because the consumer stood elsewhere."),
+    Family("queue_skipped_rows", "counter", "Pushed rows left out because their session had taken them before."),
+    Family("queue_refused_pushes", "counter", "Pushes refused for an epoch that is not the session's."),
     Family("sorted_lookups", "counter", "Lookups of rows of sorted tables, each of some keys."),
     Family("sorted_looked_up_keys", "counter", "Keys that were looked up in sorted tables."),
     Family("sorted_stores_bytes", "gauge", "Memory of rows of sorted tables that are in no chunk yet."),
@@ -302,6 +343,7 @@ _FAMILIES = (
     Family("transactional_ids_bytes", "gauge", "Bytes of transactional ids (pqbroker.transactional.ids.bytes.max)."),
     Family("transactional_ends", "counter", "Transactions of Kafka producers that ended, by outcome.", ("outcome",)),
     Family("transactional_oldest_seconds", "gauge", "Age of the oldest open transaction of a Kafka producer, or 0."),
+    Family("stable_offset_oldest_seconds", "gauge", "Longest time for which a last stable offset has not moved, or 0."),
     Family("commits_over_cells", "counter", "Commits of rows to tablets of several cells, insertions included."),
     Family("transaction_participants_unfinished", "gauge", "Tablets that have something of a commit to end."),
     Family("sql_queries_under_way", "gauge", "SQL queries that run, and those that wait for a worker.", ("state",)),
@@ -336,7 +378,10 @@ def samples(metrics: Metrics) -> Sampling:
     ]
     taken += [Sample("errors", count, (code.name,)) for code, count in metrics.errors.items()]
     taken += [Sample("http_requests", count, labels) for labels, count in metrics.http_requests.items()]
+    taken += [Sample("logins", count, (mechanism,)) for mechanism, count in metrics.logins.items()]
+    taken += [Sample("login_refusals", count, labels) for labels, count in metrics.login_refusals.items()]
     taken += [
+        Sample("sessions_expired", metrics.sessions_expired),
         Sample("protocol_errors", metrics.protocol_errors),
         Sample("unfinished_requests_closed", metrics.unfinished_closed),
         Sample("connections", metrics.connections),

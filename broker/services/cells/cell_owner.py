@@ -22,10 +22,14 @@ from pqbroker.broker.services.cells.feed_companions import companions, stray_par
 from pqbroker.broker.services.cells.opening import level_of, open_or_read
 from pqbroker.broker.services.cells.tablet_gluing import TabletGluing
 from pqbroker.broker.services.commits.commits import CommitCounters, Commits, CommitSurroundings
+from pqbroker.broker.services.commits.coordinator_home import CoordinatorHome
+from pqbroker.broker.services.configs.group_times import TimesInForce
 from pqbroker.broker.services.configs.node_settings import NodeSettings, layers_of
 from pqbroker.broker.services.coordination.coordinators import Coordinators
+from pqbroker.broker.services.coordination.known_topics import ServedTopics
 from pqbroker.broker.services.transactional_producers.producers import EndCounters, TransactionalProducers
 from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.group_times import check_consumer_settings
 from pqbroker.conf.storage import parse_pools, parse_profile
 from pqbroker.pq.serving.timestamps import NodeTime
 from pqbroker.pq.serving.topic import Topic
@@ -103,8 +107,10 @@ async def open_cell(
     full. EngineError, CommitRefused, ShardLost.
 
     `settings`: those that the node was started with; `counters`: those of earlier openings. ConfigError if the storage
-    profile is invalid. What is dead is removed from the cell from then on, unless something of it could not be read.
+    profile or the times of groups are invalid. What is dead is removed from the cell from then on, unless something of
+    it could not be read.
     """
+    check_consumer_settings(settings)
     profile = parse_profile(settings.storage_profile, parse_pools(settings.pools))
 
     async def open_by(opener: Opener) -> OpenCell:
@@ -134,13 +140,15 @@ async def _start_all(
         objects = (topics, sorted_tables)
         for kind in objects:
             await kind.start()
-        coordinators = Coordinators(host, in_force, clock)
-        producers = TransactionalProducers(coordinators.tablets, topics, in_force, clock, counters.ends)
+        coordinators = Coordinators(host, in_force, clock, ServedTopics(topics), TimesInForce(scheme, now).of)
+        commits = Commits(cells, scheme, CommitSurroundings(time, unfinished, share.reads, counters.commits), in_force)
+        for number, coordinator in enumerate(coordinators.tablets):
+            CoordinatorHome(coordinator, number, unfinished)
+        producers = TransactionalProducers(coordinators.tablets, topics, commits, in_force, counters.ends)
         if not cell.reading_only:
             await coordinators.start()
         scheme.reclaim(host)
         await cell.release()
-        commits = Commits(cells, scheme, CommitSurroundings(time, unfinished, share.reads, counters.commits), in_force)
         together = partial(companions, topics, sorted_tables)
         parts = NodeParts(engine, settings, hive, cells, scheme, objects, commits, together)
         others = DataCells(parts, TabletGluing(scheme, topics, cells), failed)
@@ -250,6 +258,18 @@ class CellOwner:
             log.info("retention stopped: the cell was lost")
         except CommitRefused as refusal:
             log.warning("consumer groups expire later: %s", refusal)
+
+    async def trim_queues(self) -> None:
+        """Let queues with auto trim drop what their vital consumers have read."""
+        opened = self.current
+        if opened.cell.reading_only:
+            return
+        try:
+            await opened.topics.trim_read()
+        except ShardLost:
+            log.info("auto trim stopped: the cell was lost")
+        except CommitRefused as refusal:
+            log.warning("queues are trimmed later: %s", refusal)
 
     async def _look_after(self, topics: Sequence[Topic]) -> None:
         """End batches of staged rows that were decided, and delete rows that nobody has committed for too long."""

@@ -14,13 +14,14 @@ from typing import Final, NamedTuple
 from pqbroker.pq.serving.timestamps import NodeTime
 from pqbroker.pq.transactions import commit_states as states
 from pqbroker.pq.transactions.commit_states import CommitChanges, CommitState
-from pqbroker.pq.transactions.participants import CommitPart, Participant
+from pqbroker.pq.transactions.participants import BesidePart, CommitPart, Participant
 from pqbroker.pq.transactions.stored_forms import CommitDecision, PreparedHead, TransactionId
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.kv.commands import Command
-from pqbroker.storage.kv.joint_request import TabletCommands, execute_together
+from pqbroker.storage.kv.joint_request import BatchBeside, execute_together
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.tablets.tablet import TabletStorage
 from pqbroker.tables.refusals import TableError
 
 NO_TIMESTAMPS: Final = "commit timestamps are not reserved yet; try again"
@@ -28,12 +29,19 @@ NO_TIMESTAMPS: Final = "commit timestamps are not reserved yet; try again"
 
 class CommitRequest(NamedTuple):
     """The thing to commit. `digest`: of what the client sent; empty: nobody sends it again. `is_first_home`: the first
-    part is to be written beside the decision, however many others share a cell."""
+    part is to be written beside the decision, however many others share a cell. `beside`: changes of the decision's own
+    request, whose cell is the home's then; `home`: the first of their tablets, if the decision is to be stored there.
+    `limit_s`: see `Commit`; None: as the node has it. Not `is_timed`: no row of it is read at a timestamp, so that it
+    takes none of its own."""
 
     transaction: TransactionId
     parts: Sequence[CommitPart]
     digest: bytes = b""
     is_first_home: bool = False
+    beside: Sequence[BesidePart] = ()
+    home: Participant | None = None
+    limit_s: float | None = None
+    is_timed: bool = True
 
     @property
     def is_kept(self) -> bool:
@@ -56,14 +64,17 @@ class Commit:
         self.request = request
         self.state = CommitState.ENTERING
         self._time = time
-        self._limit_s = limit_s
+        self._limit_s = request.limit_s or limit_s
         self._leave = leave
-        self._beside, self._elsewhere = _by_cell(request.parts, is_first_home=request.is_first_home)
-        self._home = self._beside[0].participant
+        self._beside, self._elsewhere = _by_cell(request)
+        self._home = request.home
+        if self._home is None and self._beside:
+            self._home = self._beside[0].participant
         self.timestamp: int | None = None
         """Timestamp that was given, whether it is committed or not; None: none was."""
         self._holding: list[CommitPart] = []
         """Parts that have entered, and whose commands were not sent."""
+        self._holding_beside: list[BesidePart] = []
 
     @property
     def elsewhere(self) -> Sequence[Participant]:
@@ -72,7 +83,14 @@ class Commit:
 
     @property
     def home(self) -> Participant:
+        """Return the participant that has the decision, if it is stored: there are parts then, or a `request.home`."""
+        assert self._home is not None, "a commit without parts has no home, and stores no decision"
         return self._home
+
+    @property
+    def _storage(self) -> TabletStorage:
+        """Return the storage of a tablet of the home's cell."""
+        return self.request.beside[0].storage if self.request.beside else self.home.storage
 
     @property
     def is_undecided(self) -> bool:
@@ -89,7 +107,9 @@ class Commit:
                 if self._elsewhere:
                     await self._prepare()
                 self._advance(states.ON_PREPARED)
-                await self._await_timestamps()
+                if self.request.is_timed:
+                    await self._await_timestamps()
+                await self._hold_beside()
         except TimeoutError:
             self._give_up()
             raise self._too_slow() from None
@@ -101,7 +121,7 @@ class Commit:
     async def _enter(self) -> None:
         if self._elsewhere:
             head = PreparedHead(
-                self.request.transaction, self._home.participant_id, self._time.timestamps.rule.last, self._time.clock()
+                self.request.transaction, self.home.participant_id, self._time.timestamps.rule.last, self._time.clock()
             )
             for part in self._elsewhere:
                 part.prepares(head)
@@ -117,18 +137,24 @@ class Commit:
         for part in self.request.parts:
             self._holding.append(part)
             part.enter(turn)
-        await turns
+        if self.request.parts:
+            await turns
         for part in self.request.parts:
             await part.examine()
 
+    async def _hold_beside(self) -> None:
+        for each in self.request.beside:
+            await each.hold()
+            self._holding_beside.append(each)
+
     def _check(self) -> None:
         """Raise why a part that holds cannot be written."""
-        home = self._home.kv.storage
+        home = self._storage
         for part in self._beside:
-            if not part.participant.kv.storage.shares_cell(home):  # it waited while its tablet was moved
+            if not part.participant.storage.shares_cell(home):  # it waited while its tablet was moved
                 raise CommitRefused("tablets came to live in different cells while the commit waited; try again")
-        for part in self._holding:
-            refusal = part.refusal()
+        refusals = [part.refusal() for part in self._holding] + [each.refusal() for each in self._holding_beside]
+        for refusal in refusals:
             if refusal is not None:
                 raise refusal
 
@@ -139,7 +165,7 @@ class Commit:
         self._check()
         requests: list[Outcome[None]] = []
         for parts in _cells(self._elsewhere):
-            commands = _commands(parts, None)
+            commands = list(_commands(parts, None).items())
             for part in parts:
                 self._holding.remove(part)
             request = _told(parts, execute_together(commands))
@@ -165,7 +191,8 @@ class Commit:
 
     async def _decide(self) -> CommitDecision:
         now_ms, request = self._time.clock(), self.request
-        timestamp = self.timestamp = self._time.timestamps.rule.give(now_ms)
+        rule = self._time.timestamps.rule
+        timestamp = self.timestamp = rule.give(now_ms) if request.is_timed else rule.last
         for part in request.parts:
             part.participant.deciding(request.transaction, timestamp)
         participants = tuple(part.participant.participant_id for part in self._elsewhere)
@@ -175,20 +202,16 @@ class Commit:
         try:
             await _encoded(self._beside, timestamp)
             self._check()
-            commands = dict(_commands(self._beside, timestamp))
+            stored = self._send(timestamp, decision if is_stored else None)
         except BaseException:
             self._give_up()
             raise
-        if is_stored:
-            commands[self._home.kv] = [*commands[self._home.kv], self._home.decision_command(decision)]
-        self._holding = []
-        stored = execute_together(list(commands.items()))
         stored.add_done_callback(partial(self._decided, decision if is_stored else None))
         try:
-            await _told(self._beside, stored)
+            await _told(self._beside, stored, self.request.beside)
         except ShardLost as loss:
             self._advance(states.ON_HOME_LOST)
-            for participant in (self._home, *self.elsewhere):
+            for participant in (self.home, *self.elsewhere) if is_stored else ():
                 self._leave(participant)
             raise CommitUnknown(str(loss)) from loss
         except BaseException:
@@ -196,12 +219,29 @@ class Commit:
             raise
         return decision
 
+    def _send(self, timestamp: int, decision: CommitDecision | None) -> Outcome[None]:
+        """Send the request with the decision, if it is stored."""
+        batches: list[BatchBeside] = []
+        kept = decision if self.request.home is not None else None
+        for each in self.request.beside:
+            batches += each.batches(kept)
+            kept = None
+        commands = _commands(self._beside, timestamp)
+        for each in self.request.beside:
+            for tablet, some in each.commands():
+                commands[tablet] += some
+        if decision is not None and self.request.home is None:
+            home = self._beside[0].participant
+            commands[home.kv].append(home.decision_command(decision))
+        self._holding, self._holding_beside = [], []
+        return execute_together(list(commands.items()), batches)
+
     def _decided(self, decision: CommitDecision | None, stored: Outcome[None]) -> None:
         """The request with the decision has ended: nobody finds the rows durable and the decision unknown."""
         if stored.exception() is None:
             self._advance(states.ON_DECIDED)
             if decision is not None:
-                self._home.take_decision(decision)
+                self.home.take_decision(decision)
 
     def _give_up(self) -> None:
         """Leave the queues. What is prepared, or will be, is dropped by who looks after it."""
@@ -209,6 +249,9 @@ class Commit:
         holding, self._holding = self._holding, []
         for part in holding:
             part.leave()
+        beside, self._holding_beside = self._holding_beside, []
+        for each in beside:
+            each.told(CommitRefused("the commit was given up"))
         for part in self._elsewhere:
             self._leave(part.participant)
 
@@ -221,12 +264,15 @@ class Commit:
         return TableError("COMMIT_TOO_SLOW", text, cure)
 
 
-def _by_cell(
-    parts: Sequence[CommitPart], *, is_first_home: bool
-) -> tuple[Sequence[CommitPart], Sequence[CommitPart]]:
-    """Return the parts of the cell that has most of them, or of the first one's, and the others."""
-    cells = _cells(parts)
-    beside = cells[0] if is_first_home else max(cells, key=len)
+def _by_cell(request: CommitRequest) -> tuple[Sequence[CommitPart], Sequence[CommitPart]]:
+    """Return the parts of the home's cell, and the others: of the cell of what is beside the decision, of the first
+    part's, or of the one that has most of them."""
+    cells = _cells(request.parts)
+    if request.beside:
+        storage = request.beside[0].storage
+        beside = next((cell for cell in cells if cell[0].participant.storage.shares_cell(storage)), [])
+    else:
+        beside = cells[0] if request.is_first_home else max(cells, key=len)
     return beside, [part for cell in cells if cell is not beside for part in cell]
 
 
@@ -234,8 +280,8 @@ def _cells(parts: Sequence[CommitPart]) -> list[list[CommitPart]]:
     """Return the parts by cell, each in the order of the parts."""
     found: list[list[CommitPart]] = []
     for part in parts:
-        storage = part.participant.kv.storage
-        same = next((cell for cell in found if cell[0].participant.kv.storage.shares_cell(storage)), None)
+        storage = part.participant.storage
+        same = next((cell for cell in found if cell[0].participant.storage.shares_cell(storage)), None)
         if same is None:
             found.append([part])
         else:
@@ -243,14 +289,14 @@ def _cells(parts: Sequence[CommitPart]) -> list[list[CommitPart]]:
     return found
 
 
-def _commands(parts: Sequence[CommitPart], timestamp: int | None) -> list[TabletCommands]:
+def _commands(parts: Sequence[CommitPart], timestamp: int | None) -> defaultdict[KeyValueTablet, list[Command]]:
     """Return the commands of parts by tablet."""
     found: defaultdict[KeyValueTablet, list[Command]] = defaultdict(list)
     for part in parts:
         found[part.participant.kv] += part.commands(timestamp)
         for tablet, commands in part.beside():
             found[tablet] += commands
-    return list(found.items())
+    return found
 
 
 async def _encoded(parts: Sequence[CommitPart], timestamp: int | None) -> None:
@@ -258,7 +304,9 @@ async def _encoded(parts: Sequence[CommitPart], timestamp: int | None) -> None:
         await part.encode(timestamp)
 
 
-def _told(parts: Sequence[CommitPart], request: Outcome[None]) -> Outcome[None]:
+def _told(
+    parts: Sequence[CommitPart], request: Outcome[None], beside: Sequence[BesidePart] = ()
+) -> Outcome[None]:
     """Tell parts what became of their request; done when all have done with it what it means."""
     end: Outcome[None] = Outcome()
     left = len(parts)
@@ -270,8 +318,13 @@ def _told(parts: Sequence[CommitPart], request: Outcome[None]) -> Outcome[None]:
             end.settle(request.exception())
 
     def tell(_: Outcome[None]) -> None:
-        for part in parts:
-            part.told(request.exception()).add_done_callback(done)
+        ends = [part.told(request.exception()) for part in parts]
+        for each in beside:
+            each.told(request.exception())
+        for one in ends:
+            one.add_done_callback(done)
+        if not parts:
+            end.settle(request.exception())
 
     request.add_done_callback(tell)
     return end

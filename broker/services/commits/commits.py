@@ -8,13 +8,14 @@ its last finished one.
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, NamedTuple
 
 from pqbroker.broker.services.commits.commit import NO_TIMESTAMPS, Commit, CommitRequest, CommitUnknown
 from pqbroker.broker.services.commits.finishing import Finishing
 from pqbroker.broker.services.commits.in_doubt import UnfinishedKind, UnfinishedPart, unfinished_in
+from pqbroker.broker.services.commits.moments import Moments
 from pqbroker.broker.services.commits.open_transactions import (
     OpenTransaction,
     OpenTransactions,
@@ -24,10 +25,11 @@ from pqbroker.broker.services.commits.open_transactions import (
     why_over,
 )
 from pqbroker.broker.services.commits.resolutions import Resolution, Resolutions
+from pqbroker.broker.services.coordination.coordinators import COORDINATOR_IDS
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.shares import reserve_of
 from pqbroker.pq.serving.timestamps import NodeTime
-from pqbroker.pq.transactions.participants import CommitPart, Participant, TransactedTablet
+from pqbroker.pq.transactions.participants import BesidePart, CommitPart, Participant, TransactedTablet
 from pqbroker.pq.transactions.stored_forms import (
     TRANSACTION_BYTES,
     CommitDecision,
@@ -37,7 +39,7 @@ from pqbroker.pq.transactions.stored_forms import (
 from pqbroker.pq.transactions.unfinished import Unfinished
 from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.engine import CommitRefused, ShardLost
-from pqbroker.storage.ids import TabletId
+from pqbroker.storage.ids import SYSTEM_CELL, TabletId
 from pqbroker.storage.tablets.scheme import Scheme
 from pqbroker.storage.tablets.scheme_objects import TOPIC
 from pqbroker.storage.uninterrupted import uninterrupted
@@ -117,7 +119,11 @@ class Commits:
         self._unwritten: set[TransactionId] = set()
         """Commits of several cells that are not written everywhere."""
         self._task: asyncio.Task[None] | None = None
+        self.moments = Moments(self._limit_s)
+        """Moments at which tables and topics are read together."""
         self._open = OpenTransactions()
+        self.aborted: Callable[[OpenTransaction], None] = _nobody_listens
+        """Called with each transaction that is aborted, whatever the cause."""
         self._expiry: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -181,6 +187,7 @@ class Commits:
             self.counters.committed += 1
         else:
             self.counters.aborted += 1
+            self.aborted(one)
 
     def forget(self, one: OpenTransaction) -> None:
         """Forget a transaction of which nobody knows whether it is committed."""
@@ -193,6 +200,7 @@ class Commits:
             self._reads.close(one.start_timestamp)
             self.counters.timed_out += 1
             self.counters.aborted += 1
+            self.aborted(one)
 
     def _expire_later(self) -> None:
         """Have `_expire` called when the next transaction's time is over."""
@@ -253,9 +261,20 @@ class Commits:
             raise ShardLost(str(unknown)) from unknown
         with suppress(TimeoutError):
             async with asyncio.timeout(self._limit_s):
-                while request.transaction in self._unwritten:
-                    await self._ended.wait()
+                await self.written(request.transaction)
         return decision
+
+    async def written(self, transaction: TransactionId) -> None:
+        """Return when the rows of a commit of this process are written in all cells, or left to `Finishing`."""
+        while transaction in self._unwritten:
+            await self._ended.wait()
+
+    async def end_together(
+        self, parts: Sequence[CommitPart], beside: Sequence[BesidePart], limit_s: float
+    ) -> None:
+        """Commit parts without rows and changes of one cell, with no stored decision. Raises as `commit`."""
+        transaction = TransactionId(secrets.token_bytes(TRANSACTION_BYTES))
+        await self.commit(CommitRequest(transaction, parts, beside=beside, limit_s=limit_s, is_timed=False))
 
     async def commit(self, request: CommitRequest) -> CommitDecision:
         """Commit parts, one a participant; return when it is decided. Its caller is not cancelled meanwhile. Nothing is
@@ -379,10 +398,14 @@ class Commits:
 
     def has(self, participant: ParticipantId) -> bool:
         """Return True as `Surroundings` does."""
+        if participant.tablet_id in COORDINATOR_IDS:
+            return True
         return any(owned.tablet_id == participant.tablet_id for owned in self._scheme.owned_tablets())
 
     def describe(self, participant: ParticipantId) -> str:
         """Describe a participant as `Surroundings` does."""
+        if participant.tablet_id in COORDINATOR_IDS:
+            return f"coordinator {COORDINATOR_IDS.index(participant.tablet_id)} in cell {SYSTEM_CELL}"
         for owned in self._scheme.owned_tablets():
             if owned.tablet_id == participant.tablet_id:
                 row: Any = self._scheme.rows(owned.kind.row_set)[(owned.object_id,)]
@@ -395,6 +418,9 @@ class Commits:
         """Return True as `Surroundings` does."""
         commit = self._under_way.get(transaction)
         return commit is not None and commit.is_undecided
+
+
+def _nobody_listens(_one: OpenTransaction) -> None: ...
 
 
 def _log_defect(task: "asyncio.Task[None]") -> None:

@@ -134,7 +134,7 @@ class Finishing:
 
     async def _look_at(self, number: ParticipantId) -> None:
         participant = self._around.find(number)
-        if participant is None or not participant.is_known or participant.kv.lost is not None:
+        if participant is None or not participant.is_known or participant.is_lost:
             if not self._around.has(number):
                 self._unfinished.participants.discard(number)
                 await self._compare(number, None)
@@ -155,7 +155,7 @@ class Finishing:
     async def _settle(self, participant: Participant, transaction: TransactionId, head: PreparedHead) -> bool:
         """Write or drop prepared rows; False: later."""
         home = self._around.find(head.home)
-        is_known = home is not None and home.is_known and home.kv.lost is None
+        is_known = home is not None and home.is_known and not home.is_lost
         decision = home.decisions.get(transaction) if home is not None and is_known else None
         is_gone = home is None and not self._around.has(head.home)
         found = end_of_prepared(

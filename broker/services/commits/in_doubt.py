@@ -99,4 +99,4 @@ def _decided(around: Surroundings, participant: Participant, describe: _Describe
 
 
 def _is_open(participant: Participant | None) -> bool:
-    return participant is not None and participant.is_known and participant.kv.lost is None
+    return participant is not None and participant.is_known and not participant.is_lost

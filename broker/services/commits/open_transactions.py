@@ -52,12 +52,20 @@ class StartedBy(NamedTuple):
     holder: str
 
 
+class TakenAlong(NamedTuple):
+    """A producer of Kafka's whose open transaction ends with one over tables, in the epoch that it had at its start."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
 class OpenTransaction:
     """One transaction that was started and is not forgotten."""
 
     __slots__ = (
-        "cause", "client", "decision", "digest", "ended_ms", "number", "outcome", "pinged_ms", "start_timestamp",
-        "started_ms", "state", "timeout_ms",
+        "cause", "client", "decision", "digest", "ended_ms", "number", "outcome", "pinged_ms", "producer",
+        "start_timestamp", "started_ms", "state", "timeout_ms",
     )  # fmt: skip
 
     def __init__(self, number: TransactionId, client: StartedBy, start_timestamp: int, timeout_ms: int, now_ms: int):
@@ -70,6 +78,7 @@ class OpenTransaction:
         self.state = TransactionState.OPEN
         self.cause = ""
         """The cause of its abort, for people."""
+        self.producer: TakenAlong | None = None
         self.digest = b""
         """Digest of what its commit had."""
         self.outcome: Outcome[CommitDecision] = Outcome()

@@ -8,6 +8,7 @@ from pqbroker.broker.ground.listeners import Listener
 from pqbroker.broker.ground.openings import Openings
 from pqbroker.broker.services.configs.node_settings import NodeSettings
 from pqbroker.broker.services.topics.callers import TopicsNode, TopicsOpening
+from pqbroker.conf.broker import BrokerSettings
 from pqbroker.storage.engine import PoolStats
 
 
@@ -24,6 +25,10 @@ class LocatedNode(TopicsNode, Protocol):
     @property
     def listeners(self) -> tuple[Listener, ...]: ...
     @property
+    def http(self) -> Callable[[], Listener | None]:
+        """Return the HTTP address, with the port that is bound; None: there is none."""
+
+    @property
     def pools(self) -> Callable[[], tuple[PoolStats, ...]]:
         """Space of the pools of the cell."""
 
@@ -33,6 +38,11 @@ class ConfigsNode(LocatedNode, Protocol):
 
     @property
     def cell(self) -> Openings[ConfigsOpening]: ...
+    async def check_settings(self, settings: BrokerSettings) -> None:
+        """Check settings that are not in force yet: ConfigError if a part of the node would not take them."""
+
+    async def take_settings(self) -> None:
+        """Have the parts of the node that hold something made of settings take those in force."""
 
 
 class ConfigsCaller(Protocol):
@@ -42,3 +52,5 @@ class ConfigsCaller(Protocol):
     def node(self) -> ConfigsNode: ...
     @property
     def principal(self) -> Principal: ...
+    @property
+    def host(self) -> str: ...

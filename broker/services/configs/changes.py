@@ -7,7 +7,7 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, Final
 
-from pqbroker.broker.ground.access import AclOperation, check_access
+from pqbroker.broker.ground.access import CLUSTER, AclKind, AclOperation, AclResource, check_access
 from pqbroker.broker.services.configs.callers import ConfigsCaller
 from pqbroker.broker.services.configs.location_configs import check_locations
 from pqbroker.broker.services.configs.logger_levels import alter_loggers, check_logger_node
@@ -50,6 +50,11 @@ NAMED_KINDS = {Resource.GROUP: GROUPS, Resource.CLIENT_METRICS: SUBSCRIPTIONS}
 """The kinds of resources that exist by being set."""
 
 
+def access_resource(kind: int, name: str) -> AclResource:
+    """Return the resource of access rules that configs of a kind belong to: a group, or the cluster."""
+    return AclResource(AclKind.GROUP, name) if kind == Resource.GROUP else CLUSTER
+
+
 def unknown_kind(kind: int) -> KafkaError:
     """The refusal of a resource type that Kafka does not have."""
     known = ", ".join(f"{resource.name} ({resource.value})" for resource in Resource)
@@ -81,7 +86,7 @@ async def alter(
     if kind not in _ALTERED:
         raise unknown_kind(kind)
     if kind != Resource.TOPIC:
-        check_access(caller, AclOperation.ALTER_CONFIGS)
+        check_access(caller, AclOperation.ALTER_CONFIGS, access_resource(kind, name))
     await _ALTERED[kind](Alteration(caller, name, wanted, replaces, validate_only))
 
 
@@ -106,8 +111,11 @@ async def _alter_topic(asked: Alteration) -> None:
 
 async def _alter_broker(asked: Alteration) -> None:
     changes = check_locations(asked.caller.node, asked.changes)
-    settings = asked.caller.node.cell.current.settings
-    await settings.alter(asked.name, changes, replaces=asked.replaces, validate_only=asked.validate_only)
+    node = asked.caller.node
+    await node.cell.current.settings.alter(
+        asked.name, changes, node.check_settings, replaces=asked.replaces, validate_only=asked.validate_only
+    )
+    await node.take_settings()
 
 
 async def _alter_loggers(asked: Alteration) -> None:

@@ -1,17 +1,18 @@
 """Places where a node listens and keeps its records, as configs: its start decides, and the configs describe it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from pqbroker.broker.ground.listeners import DEFAULT_NAME, advertised_addresses
+from pqbroker.broker.ground.listeners import EVERY_HOST, advertised_addresses
 from pqbroker.broker.services.configs.callers import LocatedNode
 from pqbroker.broker.services.configs.operations import Change, Operation
 from pqbroker.broker.services.configs.texts import ConfigText, Source, Synonym
+from pqbroker.conf.addresses import Address
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 
 LISTENERS, ADVERTISED, DIRECTORIES = "listeners", "advertised.listeners", "log.dirs"
+HTTP_PLACE = "pqbroker.advertised.http"
 PROTOCOLS = "listener.security.protocol.map"
-OF_ONE_LISTENER = "listener.name."
 
 
 def locations(node: LocatedNode) -> dict[str, str]:
@@ -21,7 +22,21 @@ def locations(node: LocatedNode) -> dict[str, str]:
         LISTENERS: ",".join(f"{one.name}://{one.address}" for one in node.listeners),
         ADVERTISED: ",".join(f"{one.name}://{advertised.get(one.name, one.address)}" for one in node.listeners),
         DIRECTORIES: ",".join(pool.directory for pool in node.pools()),
+        HTTP_PLACE: _advertised_http(node, advertised),
     }
+
+
+def _advertised_http(node: LocatedNode, advertised: Mapping[str, Address]) -> str:
+    """Return where clients reach the HTTP address; empty where the node has none."""
+    listener = node.http()
+    if listener is None or node.settings.advertised_http:
+        return node.settings.advertised_http if listener is not None else ""
+    address = listener.address
+    if address.host in EVERY_HOST:
+        first = node.listeners[0]
+        host = advertised.get(first.name, first.address).host
+        address = Address("127.0.0.1" if host in EVERY_HOST else host, address.port)
+    return str(replace(listener, address=address))
 
 
 def with_locations(node: LocatedNode, texts: Iterable[ConfigText]) -> Iterator[ConfigText]:
@@ -48,8 +63,6 @@ def _says_what_is_so(node: LocatedNode, change: Change) -> bool:
     name, operation, value = change
     if operation == Operation.DELETE:
         return False
-    if name.startswith(OF_ONE_LISTENER):
-        raise _refused(name, "this broker has no settings of one listener, and all its listeners are plain")
     if name == LISTENERS:
         listening = locations(node)[LISTENERS]
         if operation != Operation.SUBTRACT and _items(value) == _items(listening):
@@ -57,9 +70,9 @@ def _says_what_is_so(node: LocatedNode, change: Change) -> bool:
         raise _refused(name, f"this node listens on {listening}; start it with --kafka to listen elsewhere")
     if name == PROTOCOLS:
         protocols = dict(item.partition(":")[::2] for item in _items(value))
-        own = [one.name for one in node.listeners]
-        if any(protocols.get(each, DEFAULT_NAME) != DEFAULT_NAME for each in own):
-            raise _refused(name, f"the listeners of this broker are plain: {', '.join(own)}")
+        for one in node.listeners:
+            if protocols.get(one.name, one.protocol.value) != one.protocol.value:
+                raise _refused(name, f"the listener {one.name} is {one.protocol.value} until the node is restarted")
     return False
 
 

@@ -7,10 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pqbroker.broker.services.configs.operations import Change, Operation, Texts, apply_change
-from pqbroker.broker.services.configs.texts import ConfigText, Source, Synonym
+from pqbroker.broker.services.configs.texts import ConfigText, Source, Synonym, node_synonyms
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.declare import ConfigError, declarations, declared
+from pqbroker.conf.declare import ConfigError, Declaration, declarations, declared
 from pqbroker.conf.defaults import check_size
+from pqbroker.conf.dynamic import Layers
+from pqbroker.conf.group_times import check_group_times
 from pqbroker.conf.named_resources import ClientMetricsConfig, GroupConfig
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 
@@ -56,25 +58,28 @@ def names(kind: NamedKind, scheme: "Scheme") -> list[str]:
     return sorted(scheme.named_settings(kind.name))
 
 
-def texts_of(kind: NamedKind, scheme: "Scheme", name: str) -> Iterator[ConfigText]:
-    """Yield every config of a resource: the text that was set for it, or the default. KafkaError INVALID_REQUEST."""
+def texts_of(kind: NamedKind, scheme: "Scheme", name: str, layers: Layers) -> Iterator[ConfigText]:
+    """Yield every config of a resource: the text that was set for it, that of the node's settings, or the default.
+    KafkaError INVALID_REQUEST."""
     _check_name(kind, name)
     stored = scheme.named_settings(kind.name).get(name, {})
     for declaration in declarations(kind.settings).values():
-        default = declaration.format(declaration.default)
-        told = (Synonym(_node_name(kind, declaration.name), default, Source.DEFAULT),) if kind.is_default_told else ()
+        told = _defaults(kind, declaration, layers)
         text = stored.get(declaration.name)
         if text is None:
-            yield ConfigText(declaration, default, Source.DEFAULT, told)
+            yield ConfigText(declaration, told[0].text, told[0].source, told if kind.is_default_told else ())
         else:
             own = Synonym(declaration.name, text, kind.source)
-            yield ConfigText(declaration, text, kind.source, (own, *told))
+            yield ConfigText(declaration, text, kind.source, (own, *(told if kind.is_default_told else ())))
 
 
-def _node_name(kind: NamedKind, name: str) -> str:
-    """Return a config's name as a setting of the node, or its own name where no such setting exists."""
-    of_node = f"{kind.name}.{name}"
-    return of_node if of_node in declarations(BrokerSettings) else name
+def _defaults(kind: NamedKind, declaration: Declaration, layers: Layers) -> tuple[Synonym, ...]:
+    """Return what a config is where the resource does not say: as a setting of the node, or by its own name where no
+    such setting exists."""
+    of_node = f"{kind.name}.{declaration.name}"
+    if of_node in declarations(BrokerSettings):
+        return tuple(node_synonyms((of_node,), layers))
+    return (Synonym(declaration.name, declaration.format(declaration.default), Source.DEFAULT),)
 
 
 async def alter_named(
@@ -90,6 +95,8 @@ async def alter_named(
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{text}; delete the configs of some, or raise it")
         changed = _changed(kind, stored, changes)
         check_size(changed, stored, node)
+        if kind is GROUPS:
+            check_group_times(changed, stored, node)
         return changed
 
     try:

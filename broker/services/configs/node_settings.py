@@ -7,14 +7,15 @@ from functools import partial
 
 from pqbroker.broker.services.configs.operations import Change, Operation, Texts, apply_change
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.declare import ConfigError, Effect, declarations, declared
+from pqbroker.conf.declare import ConfigError, Effect, Kind, declarations, declared
 from pqbroker.conf.defaults import check_size
-from pqbroker.conf.dynamic import DYNAMIC, OF_ONE_NODE, Layers, layers, wrong_settings
+from pqbroker.conf.dynamic import BY_LISTENER, Layers, is_dynamic, is_of_one_node, layers, wrong_settings
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.uninterrupted import uninterrupted
 
 log = logging.getLogger(__name__)
 
+Check = Callable[[BrokerSettings], Awaitable[None]]
 EVERY_NODE = ""
 """Kafka's name for what all nodes are set to."""
 _POLICY = "log.cleanup.policy"
@@ -45,17 +46,23 @@ class NodeSettings:
     def in_force(self) -> BrokerSettings:
         return self.layers.in_force
 
-    async def alter(self, name: str, changes: list[Change], *, replaces: bool, validate_only: bool) -> None:
+    async def alter(
+        self, name: str, changes: list[Change], check: Check, *, replaces: bool, validate_only: bool
+    ) -> None:
         """Change what this node is set to, or every node (`name` is empty); durable and in force when it returns.
+
+        `check` is asked about the settings before they are kept: ConfigError.
 
         KafkaError 40, 42, with Kafka's texts where it has one. `replaces`: what was set and is not named goes. What has
         begun is made whole even if the caller is cancelled: durable and not in force is no state to be in.
         """
         check_node_name(name, self._name)
         check_dynamic(name, changes)
-        await uninterrupted(self._alter(name, changes, replaces=replaces, validate_only=validate_only))
+        await uninterrupted(self._alter(name, changes, check, replaces=replaces, validate_only=validate_only))
 
-    async def _alter(self, name: str, changes: list[Change], *, replaces: bool, validate_only: bool) -> None:
+    async def _alter(
+        self, name: str, changes: list[Change], check: Check, *, replaces: bool, validate_only: bool
+    ) -> None:
         async with self._changes:
             stored = dict(self._stored.get(name, {}))
             try:
@@ -68,11 +75,15 @@ class NodeSettings:
             if wrong:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "; ".join(wrong.values()))
             found = layers_of(self._at_start, {**self._stored, name: texts})
+            try:
+                await check(found.in_force)
+            except ConfigError as error:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
             if validate_only or texts == stored:
                 return
             await self._keep(name, texts, found.in_force)
             self._stored[name], self.layers = texts, found
-            log.info("%s: settings changed to %s", _node_text(name), dict(texts))
+            log.info("%s: settings changed to %s", _node_text(name), _without_secrets(texts))
             _tell_in_vain(name, {each: text for each, text in texts.items() if stored.get(each) != text})
 
     def _tell_wrong(self) -> None:
@@ -99,6 +110,13 @@ class NodeSettings:
 def layers_of(at_start: BrokerSettings, stored: Mapping[str, Texts]) -> Layers:
     """Return the settings of the node that was started so; `stored`: what nodes were set to since, by name."""
     return layers(at_start, stored.get(EVERY_NODE, {}), stored.get(str(at_start.node_id), {}))
+
+
+def _without_secrets(texts: Texts) -> dict[str, str]:
+    """Return texts for the log. One of an unknown setting may be a secret of another version."""
+    known = {name: declared(BrokerSettings, name) for name in texts}
+    hidden = {name for name, one in known.items() if one is None or one.kind is Kind.PASSWORD}
+    return {name: "[hidden]" if name in hidden else text for name, text in texts.items()}
 
 
 def _node_text(name: str) -> str:
@@ -132,14 +150,21 @@ def check_dynamic(node: str, changes: list[Change]) -> None:
     unknown = sorted(name for name in given if declared(BrokerSettings, name) is None)
     if unknown:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{', '.join(unknown)} is no setting of a broker")
-    fixed = sorted(name for name in given if name not in DYNAMIC)
+    of_listeners = sorted(name for name in given if name in BY_LISTENER)
+    if of_listeners:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "These security configs can be dynamically updated only per-listener using the listener prefix "
+            f"(listener.name.NAME.): [{', '.join(of_listeners)}]",
+        )
+    fixed = sorted(name for name in given if not is_dynamic(name))
     if fixed:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"Cannot update these configs dynamically: [{', '.join(fixed)}]; set them at the node's start, by a flag "
             "(--set NAME=VALUE), the environment or its file",
         )
-    of_one = sorted(name for name in given if name in OF_ONE_NODE)
+    of_one = sorted(name for name in given if is_of_one_node(name))
     if of_one and node == EVERY_NODE:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,

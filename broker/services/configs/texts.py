@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.declare import ConfigError, Declaration, Effect, Kind, current_names, declarations
+from pqbroker.conf.declare import ConfigError, Declaration, Effect, Kind, current_names, declarations, declared
 from pqbroker.conf.defaults import NODE_SETTINGS, topic_defaults
 from pqbroker.conf.dynamic import Layers
 from pqbroker.conf.topic import TopicConfig
@@ -39,7 +39,8 @@ _STAND_INS = {names[0]: names for names in NODE_SETTINGS.values()}
 
 @dataclass(frozen=True, slots=True)
 class ConfigText:
-    """One setting in text, None where nothing is set; `synonyms`: where it could come from, the one in force first."""
+    """One setting in text, None where nothing is set, and for a password; `synonyms`: where it could come from, the one
+    in force first."""
 
     declaration: Declaration
     value: str | None
@@ -72,7 +73,7 @@ def topic_texts(stored: Mapping[str, str], layers: Layers) -> Iterator[ConfigTex
     for text in _open_topic_texts(layers):
         declaration = text.declaration
         if declaration.name in stored:
-            value = _shown(declaration, stored[declaration.name])
+            value = _open(declaration, _shown(declaration, stored[declaration.name]))
             own = Synonym(declaration.name, value, Source.DYNAMIC_TOPIC)
             yield ConfigText(declaration, value, Source.DYNAMIC_TOPIC, (own, *text.synonyms))
         else:
@@ -84,7 +85,7 @@ def _open_topic_texts(layers: Layers) -> Iterator[ConfigText]:
     """Yield every config of a topic for which nothing was set."""
     of_node = topic_defaults(layers.in_force)
     for name, declaration in declarations(TopicConfig).items():
-        synonyms = _of_node(NODE_SETTINGS.get(name, ()), layers)
+        synonyms = node_synonyms(NODE_SETTINGS.get(name, ()), layers)
         source = synonyms[0].source if synonyms else Source.DEFAULT
         value = of_node.get(name, declaration.format(declaration.default))
         yield ConfigText(declaration, value, source, tuple(synonyms))
@@ -92,28 +93,30 @@ def _open_topic_texts(layers: Layers) -> Iterator[ConfigText]:
 
 @_once
 def broker_texts(layers: Layers) -> Iterator[ConfigText]:
-    """Every setting of this broker, and what another version took. One that differs from its default at start was set
-    then."""
+    """Every setting of this broker, those of single listeners that are given, and what another version took. One that
+    differs from its default at start was set then."""
     known = declarations(BrokerSettings)
     for name, declaration in known.items():
         is_set = declaration.value_in(layers.in_force) is not None
-        synonyms = _of_node(_STAND_INS.get(name, (name,)) if is_set else (), layers)
+        synonyms = node_synonyms(_STAND_INS.get(name, (name,)) if is_set else (), layers)
         first = synonyms[0] if synonyms else Synonym(name, None, Source.DEFAULT)
         yield ConfigText(declaration, first.text, first.source, tuple(synonyms))
-    for name in sorted((layers.of_all.keys() | layers.of_node.keys()) - known.keys()):
-        synonyms = _set_since((name,), layers)
-        yield ConfigText(_foreign(name), synonyms[0].text, synonyms[0].source, tuple(synonyms))
+    at_start = dict(layers.at_start.listener_settings)
+    for name in sorted((layers.of_all.keys() | layers.of_node.keys() | at_start.keys()) - known.keys()):
+        synonyms, declaration = _set_since((name,), layers), _declared(name)
+        if name in at_start:
+            text = _open(declaration, declaration.format(at_start[name]))
+            synonyms.append(Synonym(name, text, Source.STATIC_BROKER))
+        yield ConfigText(declaration, synonyms[0].text, synonyms[0].source, tuple(synonyms))
 
 
 def every_broker_texts(layers: Layers) -> Iterator[ConfigText]:
     """Yield what was set for all brokers."""
-    known = declarations(BrokerSettings)
     for synonym in _given(tuple(layers.of_all), layers.of_all, Source.DYNAMIC_DEFAULT_BROKER):
-        declaration = known.get(synonym.name) or _foreign(synonym.name)
-        yield ConfigText(declaration, synonym.text, synonym.source, (synonym,))
+        yield ConfigText(_declared(synonym.name), synonym.text, synonym.source, (synonym,))
 
 
-def _of_node(names: Sequence[str], layers: Layers) -> list[Synonym]:
+def node_synonyms(names: Sequence[str], layers: Layers) -> list[Synonym]:
     """Return what the node is set to under these names: on its own, with all others, at its start, by default.
 
     Empty where all that is known is the default of a coarser unit: Kafka reports nothing then.
@@ -123,7 +126,8 @@ def _of_node(names: Sequence[str], layers: Layers) -> list[Synonym]:
     for name in names:
         value, default = known[name].value_in(layers.at_start), known[name].default
         if value != default:
-            found.append(Synonym(name, known[name].format(value), Source.STATIC_BROKER))
+            text = _open(known[name], known[name].format(value))
+            found.append(Synonym(name, text, Source.STATIC_BROKER))
     for name in names:
         if known[name].default is not None:
             found.append(Synonym(name, known[name].format(known[name].default), Source.DEFAULT))
@@ -140,20 +144,27 @@ def _set_since(names: Sequence[str], layers: Layers) -> list[Synonym]:
 
 
 def _given(names: Sequence[str], texts: Mapping[str, str], source: Source) -> Iterator[Synonym]:
-    known = declarations(BrokerSettings)
     for name in names:
         if name in texts:
-            yield Synonym(name, _shown(known.get(name), texts[name]), source)
+            declaration = _declared(name)
+            yield Synonym(name, _open(declaration, _shown(declaration, texts[name])), source)
 
 
-def _shown(declaration: Declaration | None, text: str) -> str:
+def _shown(declaration: Declaration, text: str) -> str:
     """Return a text that was set, in its usual form; an invalid one as it is, so that its owner can correct it."""
-    if declaration is None:
-        return text
     try:
         return declaration.format(declaration.parse(text))
     except ConfigError:
         return text
+
+
+def _open(declaration: Declaration, text: str) -> str | None:
+    """Return the text of a setting; None if it is a password, which nobody is shown."""
+    return None if declaration.kind is Kind.PASSWORD else text
+
+
+def _declared(name: str) -> Declaration:
+    return declared(BrokerSettings, name) or _foreign(name)
 
 
 def _foreign(name: str) -> Declaration:

@@ -15,13 +15,15 @@ from pqbroker.broker.services.coordination.classic import leaving
 from pqbroker.broker.services.coordination.classic.clock import retire_if_unused, wake
 from pqbroker.broker.services.coordination.classic.group import Group
 from pqbroker.broker.services.coordination.classic.messages import GroupLimits, Send, Store
+from pqbroker.broker.services.coordination.classic.rebalance import rebalance
 from pqbroker.broker.services.coordination.classic.states import GroupState
 from pqbroker.broker.services.coordination.classic.syncing import stored as is_stored
 from pqbroker.broker.services.coordination.coordinator import Coordinator
 from pqbroker.pq.serving.store_refusals import GROUPS, store_refusal
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.engine import CommitRefused, ShardLost
-from pqbroker.storage.tablets.coordinator_rows import GROUP_ROWS, ResidentRows, StoredGroup, group_row
+from pqbroker.storage.tablets.coordinator_rows import GROUP_ROWS, StoredGroup, group_row
+from pqbroker.storage.tablets.resident_rows import ResidentRows
 from pqbroker.storage.tablets.row_sets import RowChanges, RowSetError
 
 log = logging.getLogger(__name__)
@@ -85,6 +87,34 @@ class ClassicGroups:
             group = Group(group_id, self._limits, payer)
             found = self._hosted[group_id] = Hosted(group, group.state, self._clock())
         return found
+
+    def give_up(self, group_id: str) -> None:
+        """Forget a group, if there is one; the group that takes its place deletes its row. Members that wait have to
+        join that one."""
+        hosted = self._hosted.pop(group_id, None)
+        if hosted is not None:
+            hosted.group.usage.release()
+            leaving.end(hosted.group, ErrorCode.REBALANCE_IN_PROGRESS)
+            self._sends.extend(effect for effect in hosted.group.take_effects() if isinstance(effect, Send))
+            self.coordinator.wake_at(self, hosted, None)
+            if not self._is_sending:
+                self._send()
+
+    def adopt(
+        self, group: Group, plan: Callable[[RowChanges], None], stored: Callable[[BaseException | None], None]
+    ) -> None:
+        """Host a stable group that was another protocol's, and begin a rebalance. `plan` deletes the rows that it had;
+        `stored` is called when that is durable, or why it is not."""
+        hosted = self._hosted[group.group_id] = Hosted(group, group.state, self._clock())
+        put = partial(_put, StoredGroup(group.image(), hosted.state_since_ms))
+
+        def change(changes: RowChanges) -> None:
+            plan(changes)
+            put(changes)
+
+        self.coordinator.store(change, stored)
+        rebalance(group, self.now_ms())
+        self.follow(hosted)
 
     def follow(self, hosted: Hosted) -> None:
         """Do what the group wants done: send, store, forget, wake it in time."""

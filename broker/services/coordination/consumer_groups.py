@@ -79,7 +79,7 @@ async def delete_group(node: GroupsNode, group_id: str) -> None:
     changes = await offsets.plan_deletion(group_id)
     forgotten: Awaitable[None] | None = None
     try:
-        if node.cell.current.coordinators.describe(group_id) is not None or not offsets.knows(group_id):
+        if node.cell.current.coordinators.state(group_id) is not None or not offsets.knows(group_id):
             forgotten = node.cell.current.coordinators.delete(group_id)
     except KafkaError:
         changes.give_up()
@@ -99,7 +99,6 @@ def set_offsets(
     node: GroupsNode, group_id: str, offsets: Mapping[TopicPartition, ConsumerOffset | None]
 ) -> Awaitable[Outcomes]:
     """Commit offsets for a group without members, in one commit, enqueued in this call. KafkaError NON_EMPTY_GROUP."""
-    described = node.cell.current.coordinators.describe(group_id)
-    if described is not None and described.state is not GroupState.EMPTY:
+    if node.cell.current.coordinators.state(group_id) not in (None, GroupState.EMPTY):
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members, which commit for themselves")
     return node.cell.current.topics.offsets.commit(group_id, offsets)

@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from pqbroker.broker.services.coordination.residents import ResidentKind
+from pqbroker.pq.transactions.participants import Participant
 from pqbroker.protocol.errors import ErrorCode, KafkaError
-from pqbroker.storage.tablets.base_tablet import BaseTablet
+from pqbroker.storage.tablets.base_tablet import BaseTablet, HeldTablet
 from pqbroker.storage.tablets.hosting import TabletPage, TabletSample
 from pqbroker.storage.tablets.row_sets import RowChanges
 from pqbroker.storage.tablets.tablet import TabletStorage
@@ -45,6 +46,8 @@ class Coordinator:
         self._ahead_ms = 0
         self._refusal: KafkaError | None = _RESTARTING
         self.is_closed = True
+        self.participant_of_commits: Participant | None = None
+        """The tablet as the home of decisions; None: it is none's."""
 
     _tablet: BaseTablet
     _storage: TabletStorage
@@ -52,6 +55,10 @@ class Coordinator:
     def admit(self, kind: ResidentKind) -> None:
         """Host residents of a kind, from the next start on."""
         self._kinds.append(kind)
+
+    def participant(self, partition: int) -> Participant | None:
+        """Return the tablet as a participant of commits, as `TransactedTablet` says."""
+        return None if partition else self.participant_of_commits
 
     async def start(self, storage: TabletStorage) -> None:
         """Load every resident; sessions have their whole time from now. ShardLost.
@@ -135,6 +142,22 @@ class Coordinator:
         task.add_done_callback(self._stores.discard)
         return Uninterrupted(task)
 
+    @property
+    def storage(self) -> TabletStorage:
+        """Return the storage of the tablet that runs."""
+        return self._storage
+
+    async def hold_changes(self, *, may_store_snapshot: bool) -> HeldTablet:
+        """Let nothing else be stored before a change that a commit of several tablets makes; `settle` has to follow.
+        `may_store_snapshot` as in `BaseTablet.hold`. KafkaError as `check`; CommitRefused, ShardLost."""
+        self.check()
+        tablet = self._tablet
+        held = await tablet.hold(may_store_snapshot=may_store_snapshot)
+        if self.is_closed or self._tablet is not tablet:
+            held.settle(_RESTARTING)
+            raise _RESTARTING
+        return held
+
     def wake_at(self, kind: ResidentKind, resident: Hashable, at_ms: int | None) -> None:
         """Wake a resident at a time, or not at all. One timer at most; one that is early wakes it in vain."""
         timer = self._timers.get(resident)
@@ -152,14 +175,15 @@ class Coordinator:
         kind.wake(resident)
 
     def _read(self, kind: ResidentKind) -> list[Any]:
-        """Return what is stored of a kind's residents. Raise StoredUnreadable."""
-        rows, found = kind.rows, []
-        for key, row in self._tablet.row_sets.get(rows.row_set, ()):
-            try:
-                found.append(rows.read(str(key[0]), row))
-            except (LookupError, TypeError, ValueError) as bad:
-                place = f"{rows.name} {key[0]!r} of tablet {self._storage.tablet_id}"
-                unreadable = StoredUnreadable(place, f"{type(bad).__name__}: {bad}")
-                self._storage.found(unreadable)
-                raise unreadable from bad
+        """Return what is stored of a kind's residents, and behind them of their parts. Raise StoredUnreadable."""
+        found = []
+        for rows in (kind.rows, *kind.rows.parts):
+            for key, row in self._tablet.row_sets.get(rows.row_set, ()):
+                try:
+                    found.append(rows.read(*key, row))
+                except (LookupError, TypeError, ValueError) as bad:
+                    place = f"{rows.name} {key[0]!r} of tablet {self._storage.tablet_id}"
+                    unreadable = StoredUnreadable(place, f"{type(bad).__name__}: {bad}")
+                    self._storage.found(unreadable)
+                    raise unreadable from bad
         return found

@@ -4,7 +4,7 @@ counted."""
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from pqbroker.storage.tablets.coordinator_rows import ResidentRows
+from pqbroker.storage.tablets.resident_rows import ResidentRows
 
 
 class ResidentKind(Protocol):

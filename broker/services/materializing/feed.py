@@ -14,6 +14,15 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, Final, NamedTuple
 
+from pqbroker.broker.ground.access import (
+    ANONYMOUS,
+    AclKind,
+    AclOperation,
+    AclResource,
+    DirectCaller,
+    Principal,
+    check_access,
+)
 from pqbroker.broker.ground.refusals import translate
 from pqbroker.broker.services.materializing.dead_letters import letter_bytes_max, send_letters
 from pqbroker.broker.services.materializing.fed_table import RESUME, FedTable, find_fed
@@ -21,6 +30,7 @@ from pqbroker.broker.services.materializing.feeding import FeedShare
 from pqbroker.broker.services.tables.callers import TablesNode
 from pqbroker.broker.services.tables.inserting import check_participants
 from pqbroker.pq.log.batch_run import Batches
+from pqbroker.pq.log.producer_transactions import aborted_between
 from pqbroker.pq.reading.query import READ_COMMITTED, ReadQuery, visible_end
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import KafkaError
@@ -110,6 +120,7 @@ class Feed:
         """Feed all that there is, or wait until there is something; return what refused it."""
         try:
             fed = find_fed(self.opened, self.record)
+            self._check_rights(fed)
             self._watch(fed.topic.partitions)
             self._moved.clear()
             has_fed = await self._pass(fed)
@@ -131,6 +142,17 @@ class Feed:
             return None
         self._follow(refusal)
         return refusal
+
+    def _check_rights(self, fed: FedTable) -> None:
+        """KafkaError TOPIC_AUTHORIZATION_FAILED where its creator may not read the topic or write the table now."""
+        if self._node.access is None:
+            return
+        kind, _, name = self.record.creator.partition(":")
+        caller = DirectCaller(self._node, Principal(kind, name) if name else ANONYMOUS)
+        check_access(caller, AclOperation.READ, AclResource(AclKind.TOPIC, fed.topic.record.name))
+        written = [fed.table.record.name, self.record.letter_topic]
+        for topic in filter(None, written):
+            check_access(caller, AclOperation.WRITE, AclResource(AclKind.TOPIC, topic))
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (defect := task.exception()) is not None:
@@ -176,13 +198,13 @@ class Feed:
         return has_fed
 
     async def _feed(self, fed: FedTable, partition: PartitionServer, start: int) -> None:
-        end = visible_end(partition.state, READ_COMMITTED)
+        end, spans = visible_end(partition.state, READ_COMMITTED), partition.state.transactions.aborted
         read = partition.read(ReadQuery(start, end, SLICE_BYTES))
         found = read if isinstance(read, Batches) else await read
         end = min(found.next_offset, end) if found.size else end
         document = {
             **fed.document(), "partition": partition.index, "start": start, "end": end,
-            "aborted": partition.state.transactions.aborted_between(start, end), "letters_max": LETTERS_MAX,
+            "aborted": aborted_between(spans, start, end), "letters_max": LETTERS_MAX,
             "letter_batch_bytes_max": letter_bytes_max(self.opened, self.record),
             "memory_bytes_max": self._node.settings.sql_memory_bytes_max,
         }  # fmt: skip

@@ -58,7 +58,7 @@ async def create_materialization(caller: FeedingCaller, new: NewMaterialization)
     origins = resolve_origins(table.schema, typed_schema_of(topic), new.columns)
     wanted = MaterializationRecord(
         table.record.table_id, topic.record.topic_id, topic.record.name, b"", origins,
-        new.columns, tuple(table.record.columns), new.letter_topic, False, caller.node.clock(),
+        new.columns, tuple(table.record.columns), new.letter_topic, False, caller.node.clock(), _creator(caller),
     )  # fmt: skip
     try:
         record = await changes.create(wanted)
@@ -90,7 +90,7 @@ async def resume(caller: FeedingCaller, name: str, *, from_start: bool) -> Mater
         origins = resolve_origins(table.schema, typed_schema_of(topic), record.declared)
         return replace(
             record, is_paused=False, topic_id=topic.record.topic_id, origins=origins,
-            columns=tuple(table.record.columns),
+            columns=tuple(table.record.columns), creator=_creator(caller),
         )  # fmt: skip
 
     return await _change(caller, name, changed, is_new_run=from_start)
@@ -125,6 +125,11 @@ def every_materialization(caller: FeedingCaller) -> list[MaterializationView]:
         and is_allowed(caller, AclOperation.DESCRIBE, AclResource(AclKind.TOPIC, table.record.name))
     ]  # fmt: skip
     return [view_of(caller.node, *each) for each in sorted(seen, key=lambda each: each[0].record.name)]
+
+
+def _creator(caller: FeedingCaller) -> str:
+    """Return whose rights a materialization has from now on; empty where nobody's are checked."""
+    return "" if caller.node.access is None else str(caller.principal)
 
 
 async def _change(

@@ -7,6 +7,7 @@ one that does not stop is killed.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -23,6 +24,7 @@ from pqbroker.pq.serving.stretches import Stretch, StretchQuery
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.engine import Buffer, FileRange
+from pqbroker.tables.refusals import TableError
 from pqbroker.tables.work.messages import Message
 from pqbroker.tables.work.process import MEMORY_EXIT, WorkerGone, WorkerProcess
 from pqbroker.tables.work.refusal import QueryRefused
@@ -64,6 +66,9 @@ class ReadTargets(Protocol):
 
     def sorted_table(self, name: str) -> "SortedTable":
         """KafkaError, TableError."""
+
+    def moment(self, names: Sequence[str]) -> AbstractAsyncContextManager[None]:
+        """Return a moment at which no transaction over these is visible in a part. TableError ROW_LOCKED."""
 
 
 class Query:
@@ -203,6 +208,15 @@ class Query:
         if self._question.timestamp is not None and not of_tables:
             text = "timestamp or transaction is given, and the query names no sorted table"
             raise QueryRefused("INVALID_QUERY", text, "Leave it out; topics have \"$timestamp\" as a column.")
+        if len(names) == 1 or len(names) == len(of_tables):
+            return await self._snapshot_of_now(names, of_tables)
+        try:
+            async with self._targets.moment(names):
+                return await self._snapshot_of_now(names, of_tables)
+        except TableError as refusal:
+            raise QueryRefused(refusal.code, refusal.message, refusal.cure) from None
+
+    async def _snapshot_of_now(self, names: Sequence[str], of_tables: Sequence[str]) -> dict[str, Any]:
         self._topics = {name: self._targets.topic(name) for name in names if name not in of_tables}
         found = {name: _snapshot_of(topic, self._question.isolation) for name, topic in self._topics.items()}
         for name, topic in self._topics.items():
@@ -235,6 +249,7 @@ class Query:
         offset, end_offset, timestamp_min, is_verified = (wanted[each] for each in names)
         query = StretchQuery(offset, end_offset, STRETCH_BYTES, timestamp_min, is_verified)
         partition = topic.partitions[index]
+        spans = partition.state.transactions.aborted if self._question.isolation is READ_COMMITTED else None
         stretches = await partition.stretches.read(query, 1 if is_verified else STRETCHES_MAX)
         shown: list[dict[str, Any]] = []
         payload: list[Buffer] = []
@@ -245,8 +260,8 @@ class Query:
                 if _is_left_out(facts, stretch.next_offset - offset, wanted["commits"]):
                     stretch = stretch._replace(pieces=())
             shown.append(_show(stretch, payload))
-            if self._question.isolation is READ_COMMITTED and partition.state.transactions.aborted is not None:
-                shown[-1]["aborted"] = partition.state.transactions.aborted_between(offset, stretch.next_offset)
+            if spans is not None:
+                shown[-1]["aborted"] = spans.between(offset, stretch.next_offset)
             if facts is not None:
                 payload.append(facts.encode())
                 shown[-1] |= {"weight_before": facts.weight_before, "facts_bytes": len(payload[-1])}

@@ -69,23 +69,23 @@ async def insert(caller: TablesCaller, name: str, rows: GivenRows, fence: Fence 
     """
     topic, schema = find_typed(caller, AclOperation.WRITE, name)
     if fence is None:
-        return await _insert(caller, topic, await encode_rows(caller, topic, schema, rows), None, {})
+        return await insert_encoded(caller, topic, await encode_rows(caller, topic, schema, rows), None, {})
     async with topic.session_locks.setdefault(fence.session, asyncio.Lock()):
-        await _prepared_ends(topic)
+        await prepared_ends(topic)
         taken = batches_taken(topic.partitions, fence.session)
         if fence.sequence <= max((batch.sequence for batch in taken.values()), default=-1):
             return _taken_before(taken, fence.sequence)
-        return await _insert(caller, topic, await encode_rows(caller, topic, schema, rows), fence, taken)
+        return await insert_encoded(caller, topic, await encode_rows(caller, topic, schema, rows), fence, taken)
 
 
-async def _prepared_ends(topic: Topic) -> None:
+async def prepared_ends(topic: Topic) -> None:
     """Wait, not for long, until no rows are prepared in the tablets: they may be the session's own batch."""
     known = [(one, one.known_transactions) for one in topic.partitions]
     if held := [one for one, transactions in known if transactions is not None and transactions.prepared]:
         await await_transactions(held)
 
 
-async def _insert(
+async def insert_encoded(
     caller: TablesCaller, topic: Topic, encoded: EncodedRows, fence: Fence | None, taken: Mapping[int, SessionBatch]
 ) -> Inserted:
     """`taken`: what the session's last batches were, by tablet."""
@@ -218,9 +218,9 @@ def _any_of(topic: Topic, cells: AbstractSet[Any], last: int | None) -> int:
     mounted = [index for index, state in enumerate(states(topic)) if state is MountState.MOUNTED]
     found = [index for index in mounted if topic.record.cell_of(index) in cells] or mounted
     if not found:
-        raise _none_mounted(f"{table_path(topic.record.name)} has no mounted tablets")
+        raise none_mounted(f"{table_path(topic.record.name)} has no mounted tablets")
     return last if last in found else random.choice(found)
 
 
-def _none_mounted(text: str) -> TableError:
+def none_mounted(text: str) -> TableError:
     return TableError("NO_MOUNTED_TABLETS", text, "Mount or unfreeze it; GET /v1/tables/NAME/tablets shows states.")

@@ -30,6 +30,13 @@ def check_loaded(topic: Topic) -> None:
     partition = next((one for one in topic.partitions if not one.is_loaded or one.state.is_writing), None)
     if partition is None:
         return
+    check_open_tablet(topic, partition)
+    name = f"tablet {partition.index} of {table_path(topic.record.name)}"
+    raise TableError("WRONG_STATE", f"a write to {name} is under way", "Give the command again.")
+
+
+def check_open_tablet(topic: Topic, partition: PartitionServer) -> None:
+    """TableError TABLET_NOT_OPEN while nothing is known of a tablet: its cell is not open, or it is unreadable."""
     name, unreadable = f"tablet {partition.index} of {table_path(topic.record.name)}", partition.state.unreadable
     if unreadable is not None:
         cure = "Stop the broker, see what `pqbroker doctor` says, and restore the directory from a copy."
@@ -37,7 +44,6 @@ def check_loaded(topic: Topic) -> None:
     if not partition.is_loaded:
         text = f"{name} is in cell {topic.record.cell_of(partition.index)}, which is not open"
         raise TableError("TABLET_NOT_OPEN", text, "GET /v1/cells, or `pqbroker cell list`, shows the cause.")
-    raise TableError("WRONG_STATE", f"a write to {name} is under way", "Give the command again.")
 
 
 def check_nothing_decided(topic: Topic) -> None:

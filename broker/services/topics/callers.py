@@ -6,6 +6,7 @@ from typing import Protocol
 
 from pqbroker.broker.ground.access import Guarded, Principal
 from pqbroker.broker.ground.openings import Openings
+from pqbroker.broker.ground.turns import Turns
 from pqbroker.broker.services.commits.commits import Commits
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.serving.topic import Topic
@@ -35,6 +36,8 @@ class TopicsNode(Guarded, Protocol):
     @property
     def settings(self) -> BrokerSettings: ...
     @property
+    def turns(self) -> Turns: ...
+    @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
     @property
     def clock(self) -> Callable[[], int]:
@@ -52,3 +55,5 @@ class Caller(Protocol):
     def node(self) -> TopicsNode: ...
     @property
     def principal(self) -> Principal: ...
+    @property
+    def host(self) -> str: ...

@@ -94,7 +94,7 @@ async def stage(
         raise BatchRefused("STAGE_FULL", text, "Stage more rows in a request, or commit what is staged.")
     total = await asyncio.to_thread(lambda: total_of(decode_parts(batch), named_tablet))
     piece = Piece(index, total, secrets.token_hex(8))
-    await server.staged.add(piece.key(*fence), batch)
+    await server.staged.add(piece.key(*fence[:2]), batch)
     return piece
 
 
@@ -113,7 +113,7 @@ async def commit(topic: Topic, fence: Fence, pieces: Sequence[Piece], on_changed
             return Committed(NO_ROWS)
         if not await _check_staged(topic, fence, pieces, until):
             return Committed(given, is_done=False)
-        decided = decision(*fence, pieces)
+        decided = decision(*fence[:2], pieces)
         await topic.partitions[decided.home].staged.decide(decided)
         return Committed(given, is_done=await _finish(topic, [decided], until))
 
@@ -214,7 +214,7 @@ async def _verify(topic: Topic, fence: Fence, pieces: Sequence[Piece], until: fl
     for number, piece in enumerate(pieces):
         if not number % _AT_ONCE:
             await asyncio.sleep(0)
-        key, staged = piece.key(*fence), topic.partitions[piece.partition].staged
+        key, staged = piece.key(*fence[:2]), topic.partitions[piece.partition].staged
         if not staged.is_unread(key):
             continue
         if asyncio.get_running_loop().time() > until:
@@ -246,7 +246,7 @@ def _reading(piece: Piece) -> Iterator[None]:
 def _size(topic: Topic, fence: Fence, piece: Piece) -> int | None:
     if piece.partition >= len(topic.partitions):
         return None
-    return topic.partitions[piece.partition].staged.size_of(piece.key(*fence))
+    return topic.partitions[piece.partition].staged.size_of(piece.key(*fence[:2]))
 
 
 async def _decisions(topic: Topic, session: str | None) -> list[Decision]:
@@ -309,7 +309,7 @@ async def _write(topic: Topic, fence: Fence, pieces: Sequence[Piece], until: flo
     for number, piece in enumerate(pieces):
         if not number % _AT_ONCE:
             await asyncio.sleep(0)
-        key = piece.key(*fence)
+        key = piece.key(*fence[:2])
         if not server.is_loaded:
             raise not_leader()  # nobody knows which pieces are there
         if server.staged.size_of(key) is None:
@@ -332,4 +332,4 @@ async def _clear(topic: Topic, fence: Fence) -> None:
     """Delete what other tries of the session's batches have staged."""
     for partition in topic.partitions:
         if partition.staged.bytes:
-            await partition.staged.drop(partition.staged.stale(*fence))
+            await partition.staged.drop(partition.staged.stale(*fence[:2]))

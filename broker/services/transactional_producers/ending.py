@@ -1,4 +1,4 @@
-"""The end of a decided transaction: a marker in each partition that it wrote to, and the offsets that it committed.
+"""The end of a transaction whose decision is durable: a marker in each of its partitions, and the offsets it committed.
 
 All markers and offsets of a try are asked for in one turn of the loop, so that those of one cell share a commit. A
 partition that does not run now gets its marker when it does; a topic that was deleted is left out. All of it may be
@@ -15,6 +15,7 @@ from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.serving.offsets import Outcomes, TopicPartition
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topics import Topics
+from pqbroker.protocol.control_records import EndMarker
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.outcome import Outcome
@@ -94,11 +95,24 @@ def _begin_marker(
     server = find_server(topics, partition)
     if server is None:
         return None
-    is_commit = image.state is TransactionalIdState.PREPARE_COMMIT
+    marker = marker_of(image, coordinator_epoch)
     try:
-        return server.end_transaction(image.producer_id, image.epoch, coordinator_epoch, is_commit=is_commit)
+        return server.end_transaction(
+            marker.producer_id, marker.epoch, marker.coordinator_epoch, is_commit=marker.is_commit
+        )
     except KafkaError as refusal:
         return Outcome.failed(refusal.with_traceback(None))
+
+
+def marker_of(image: TransactionalImage, coordinator_epoch: int) -> EndMarker:
+    """Return the marker that ends a decided transaction in each of its partitions."""
+    is_commit = image.state is TransactionalIdState.PREPARE_COMMIT
+    return EndMarker(image.producer_id, image.epoch, coordinator_epoch, is_commit)
+
+
+def log_left_behind(partition: PartitionId, refusal: KafkaError) -> None:
+    """Log that a partition knows a later epoch than a marker has: nothing of the transaction is open there."""
+    log.warning("partition %d has left this transaction behind: %s", partition.partition_index, refusal)
 
 
 async def _is_written(partition: PartitionId, marker: Outcome[int] | None, left: _Left) -> bool:
@@ -109,7 +123,7 @@ async def _is_written(partition: PartitionId, marker: Outcome[int] | None, left:
         await marker
     except KafkaError as refusal:
         if refusal.code in _FENCED:
-            log.warning("partition %d has left this transaction behind: %s", partition.partition_index, refusal)
+            log_left_behind(partition, refusal)
             return True
         left.why = f"partition {partition.partition_index}: {refusal}"
         return False
@@ -123,21 +137,31 @@ def _begin_commit(
     topics: Topics, group_id: str, pending: Iterable[PendingOffset]
 ) -> tuple[dict[PartitionId, TopicPartition], Awaitable[Outcomes] | KafkaError]:
     """Ask for a group's offsets: those that no later commit has taken the place of."""
-    places: dict[PartitionId, TopicPartition] = {}
-    offsets: dict[TopicPartition, ConsumerOffset | None] = {}
     try:
-        for each in pending:
-            topic = topics.by_id(each.partition.topic_id)
-            if topic is None:
-                continue
-            place = (topic.record.name, each.partition.partition_index)
-            stored = topics.offsets.at(group_id, place)
-            if stored is None or stored.commit_ms < each.commit_ms:
-                places[each.partition] = place
-                offsets[place] = as_committed(each)
+        coming = coming_offsets(topics, group_id, pending)
     except KafkaError as refusal:
         return {each.partition: ("", -1) for each in pending}, refusal.with_traceback(None)
-    return places, topics.offsets.commit(group_id, offsets)
+    places = {partition: place for partition, (place, _) in coming.items()}
+    return places, topics.offsets.commit(group_id, dict(coming.values()))
+
+
+def coming_offsets(
+    topics: Topics, group_id: str, pending: Iterable[PendingOffset]
+) -> dict[PartitionId, tuple[TopicPartition, ConsumerOffset]]:
+    """Return the offsets of a group that no later commit has taken the place of, and their places. KafkaError while
+    some are not known."""
+    coming: dict[PartitionId, tuple[TopicPartition, ConsumerOffset]] = {}
+    for each in pending:
+        topic = topics.by_id(each.partition.topic_id)
+        if topic is None:
+            continue
+        place = (topic.record.name, each.partition.partition_index)
+        stored = topics.offsets.at(group_id, place)
+        before = coming.get(each.partition)
+        latest_ms = max(-1 if stored is None else stored.commit_ms, -1 if before is None else before[1].commit_ms)
+        if latest_ms < each.commit_ms or (stored is None and before is None):
+            coming[each.partition] = place, as_committed(each)
+    return coming
 
 
 def as_committed(pending: PendingOffset) -> ConsumerOffset:

@@ -8,13 +8,18 @@ import asyncio
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from pqbroker.broker.services.commits.commits import Commits
+from pqbroker.broker.services.commits.open_transactions import OpenTransaction
 from pqbroker.broker.services.coordination.coordinator import Coordinator
 from pqbroker.broker.services.transactional_producers import rules
 from pqbroker.broker.services.transactional_producers.ending import write_end
+from pqbroker.broker.services.transactional_producers.ending_at_once import Ending, EndRounds
 from pqbroker.broker.services.transactional_producers.rules import Addition, Claim, End, Initialisation, Step
-from pqbroker.broker.services.transactional_producers.transactional_ids import Decide, TransactionalIds
+from pqbroker.broker.services.transactional_producers.transactional_ids import Decide, Resident, TransactionalIds
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.shares import Shares, first_of
 from pqbroker.pq.serving.topics import Topics
@@ -49,23 +54,48 @@ class EndCounters:
     aborted: int = 0
 
 
+class Lent(NamedTuple):
+    """An id whose decided image a commit over tables stores; `give_back` has to follow."""
+
+    ids: TransactionalIds
+    resident: Resident
+    decided: TransactionalImage
+    now_ms: int
+
+    @property
+    def ended(self) -> TransactionalImage | None:
+        """Return the id once its end is written too; None: it is gone then."""
+        return rules.after_end(self.decided, self.now_ms)
+
+    def give_back(self, images: Sequence[TransactionalImage | None]) -> None:
+        """The id has these images by now, all durable; none: it is as it was."""
+        self.ids.give_back(self.resident, images)
+
+
+def _once_ended(image: TransactionalImage | None) -> Step:
+    """Wait, as a rule, for the end of a decided transaction."""
+    return Step(image, waits=image is not None and rules.is_prepared(image))
+
+
 def not_found(transactional_id: str) -> KafkaError:
     text = f"there is no transactional id {transactional_id[:_NAME_CHARACTERS]!r}"
     return KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, text)
 
 
 class TransactionalProducers:
-    """Every transactional id of one opening of the system cell. `clock`: milliseconds since 1970.
+    """Every transactional id of one opening of the system cell.
 
     KafkaError of every request: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR while the id's tablet is not served.
     """
 
     def __init__(
-        self, coordinators: Sequence[Coordinator], topics: Topics, settings: BrokerSettings, clock: Callable[[], int],
+        self, coordinators: Sequence[Coordinator], topics: Topics, commits: Commits, settings: BrokerSettings,
         counters: EndCounters,
     ) -> None:
         self._topics = topics
-        self.clock = clock
+        self.clock = commits.now_ms
+        self._rounds = EndRounds(topics, commits, commits.now_ms)
+        commits.aborted = self._abort_taken_along
         self.limits = limits = TransactionalLimits(
             timeout_max_ms=settings.transaction_max_timeout_ms,
             kept_ms=settings.transactional_id_expiration_ms,
@@ -85,8 +115,9 @@ class TransactionalProducers:
 
     def initialise(self, transactional_id: str, asked: Initialisation) -> Outcome[TransactionalImage]:
         """Give a producer its id and epoch. KafkaError 42, 44, 50, 51, 90."""
-        if not transactional_id:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
+        if not transactional_id or transactional_id.startswith(rules.PASSING_PREFIX):
+            text = f"the transactional id is {transactional_id[:_NAME_CHARACTERS]!r}; give one that is not empty, and"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text} does not begin with {rules.PASSING_PREFIX}")
         size = len(transactional_id.encode(errors="surrogatepass"))
         if size > self.limits.name_bytes_max:
             text = f"a transactional id of {size} bytes; pqbroker.group.id.bytes.max is {self.limits.name_bytes_max}"
@@ -134,11 +165,7 @@ class TransactionalProducers:
     async def abort_whole(self, transactional_id: str) -> None:
         """Abort the open transaction of an id, and wait for its markers as long as a next transaction would."""
         await self.abort(transactional_id)
-
-        def decide(image: TransactionalImage | None) -> Step:
-            return Step(image, waits=image is not None and rules.is_prepared(image))
-
-        await self._change(transactional_id, decide)
+        await self._change(transactional_id, _once_ended)
 
     def check_added(self, transactional_id: str, claim: Claim, partition: PartitionId) -> None:
         """Check, in memory, that a producer may write to a partition in its transaction. KafkaError 48, 49, 51, 90."""
@@ -163,6 +190,14 @@ class TransactionalProducers:
             lambda image: rules.add(image, claim, addition, self.clock(), bumps_epochs=True)
         )
         ids.ask(transactional_id, decide, lambda _, refusal: then(refusal))
+
+    def find_open(self, transactional_id: str) -> TransactionalImage | None:
+        """Return an id whose transaction is open, and of which nothing is asked now: batches for its partitions need no
+        admission. None: they do. KafkaError 15, 16."""
+        resident = self._ids_of(transactional_id).residents.get(transactional_id)
+        if resident is None or resident.is_busy or resident.image is None:
+            return None
+        return resident.image if resident.image.state is TransactionalIdState.ONGOING else None
 
     def is_unstable(self, group_id: str, partition: PartitionId) -> bool:
         """Return True if a transaction has an offset of the group in the partition that is not committed yet."""
@@ -239,9 +274,52 @@ class TransactionalProducers:
         else:
             self.counters.aborted += 1
 
+    def lend(self, transactional_id: str, decide: Decide) -> Outcome[Lent]:
+        """Have a commit over tables store what `decide` makes of an id. KafkaError as `end`."""
+        lent: Outcome[Lent] = Outcome()
+        ids = self._ids_of(transactional_id)
+
+        def answer(image: TransactionalImage | None, refusal: KafkaError | None) -> None:
+            if refusal is not None:
+                lent.set_exception(refusal)
+            else:
+                assert image is not None, "what is lent is decided"
+                lent.set_result(Lent(ids, ids.residents[transactional_id], image, self.clock()))
+
+        ids.lend(transactional_id, self._limited(decide), answer)
+        return lent
+
+    async def ended(self, transactional_id: str) -> None:
+        """Return when no decided transaction of an id is being ended. KafkaError 15, 16."""
+        while (image := self.find(transactional_id)) is not None and rules.is_prepared(image):
+            await self._change(transactional_id, _once_ended)
+
+    @property
+    def rounds(self) -> EndRounds:
+        """Return what ends transactions in one commit."""
+        return self._rounds
+
+    def may_end_at_once(self, coordinator: Coordinator, decided: TransactionalImage) -> bool:
+        """Return True if a transaction may be decided, and all that ends it written, in one commit."""
+        return self._rounds.takes(coordinator, decided)
+
+    def end_at_once(self, ending: Ending) -> None:
+        """Decide and end a transaction in one commit, with others that are decided now."""
+        self._rounds.add(ending)
+
     async def end_decided(self, image: TransactionalImage, coordinator_epoch: int) -> None:
         """Write what ends a decided transaction; return when all of it is durable."""
         await write_end(self._topics, image, coordinator_epoch)
+
+    def _abort_taken_along(self, one: OpenTransaction) -> None:
+        """Abort the producer's transaction that a transaction over tables would have committed."""
+        if one.producer is None:
+            return
+        name, *claim = one.producer
+        with suppress(KafkaError):  # its own timeout aborts it
+            image = self.find(name)
+            if image is not None and image.state is TransactionalIdState.ONGOING:
+                self.end(name, Claim(*claim), End(is_commit=False, bumps_epochs=image.bumps_epochs))
 
     def _follow_offsets(self, before: TransactionalImage | None, after: TransactionalImage | None) -> None:
         old = () if before is None else before.offsets

@@ -41,6 +41,8 @@ _PARTITION_BYTES: Final = 64
 _OFFSET_BYTES: Final = 192
 _GROUP_BYTES: Final = 64
 NO_PRODUCER_ID: Final = -1
+PASSING_PREFIX: Final = "pqbroker.transaction/"
+"""Begins the ids of commits over tables, which no producer has."""
 
 _PREPARED: Final = frozenset({TransactionalIdState.PREPARE_COMMIT, TransactionalIdState.PREPARE_ABORT})
 _COMPLETED: Final[Mapping[TransactionalIdState, TransactionalIdState]] = MappingProxyType(
@@ -88,6 +90,15 @@ class End(NamedTuple):
     """True in version 2 of the protocol (KIP-890)."""
     spare_id: int = NO_PRODUCER_ID
     """A producer id that nobody has, for a producer whose epochs are used up by this end."""
+
+
+class JoinedEnd(NamedTuple):
+    """The part of a producer, or of groups, in a commit over tables. `since_ms`: its start."""
+
+    offsets: tuple[PendingOffset, ...] = ()
+    since_ms: int = 0
+    creator: str = ""
+    """Address of the client."""
 
 
 class Step(NamedTuple):
@@ -263,6 +274,8 @@ def end(image: TransactionalImage | None, claim: Claim, asked: End, now_ms: int)
     if image is None:
         return Step(image, check_claim(image, claim))
     is_again = _is_again(image, claim, asked)
+    if is_prepared(image) and not is_again and image.bumps_epochs and claim == claim_after(image):
+        return Step(image, _concurrent(), waits=True)  # its next transaction, in which nothing came here
     refusal = None if is_again else check_claim(image, claim)
     if refusal is not None:
         return Step(image, refusal)
@@ -302,6 +315,43 @@ def _decided(image: TransactionalImage, asked: End, now_ms: int) -> Transactiona
         return decided
     following = asked.spare_id if image.epoch >= LAST_EPOCH else NO_PRODUCER_ID
     return replace(decided, epoch=_next_epoch(image), last_epoch=image.epoch, next_producer_id=following)
+
+
+def join(image: TransactionalImage | None, claim: Claim, joined: "JoinedEnd", now_ms: int) -> Step:
+    """Decide a producer's transaction as a part of a commit over tables, with offsets of groups that it commits too. A
+    producer without an open one takes part with its epoch alone."""
+    if image is not None and is_prepared(image):
+        refusal = None if claim == claim_after(image) else check_claim(image, claim)
+        return Step(image, refusal or _concurrent(), waits=refusal is None)
+    refusal = check_claim(image, claim)
+    if refusal is not None or image is None:
+        return Step(image, refusal)
+    is_open = image.state is TransactionalIdState.ONGOING
+    if not is_open and image.changed_ms > joined.since_ms:
+        text = f"transactional id {image.transactional_id!r} has ended its transaction by itself: {image.state.value}"
+        return Step(image, KafkaError(ErrorCode.INVALID_TXN_STATE, text))
+    bumps_epochs = is_open and image.bumps_epochs
+    if bumps_epochs and image.epoch >= LAST_EPOCH:
+        text = f"the epochs of producer {image.producer_id} are used up: initialise it again"
+        return Step(image, KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, text))
+    began = replace(
+        image, offsets=_later(image.offsets if is_open else (), joined.offsets),
+        started_ms=image.started_ms if is_open else now_ms,
+    )  # fmt: skip
+    return Step(_decided(began, End(is_commit=True, bumps_epochs=bumps_epochs), now_ms))
+
+
+def passing(name: str, producer_id: int, joined: "JoinedEnd", now_ms: int) -> TransactionalImage:
+    """Return the id of one commit over tables that commits offsets without a producer: it goes with its end."""
+    return TransactionalImage(
+        PASSING_PREFIX + name, producer_id, 0, 0, TransactionalIdState.PREPARE_COMMIT, started_ms=now_ms,
+        changed_ms=now_ms, offsets=joined.offsets, creator=joined.creator,
+    )  # fmt: skip
+
+
+def after_end(image: TransactionalImage, now_ms: int) -> TransactionalImage | None:
+    """Return the id once all of its transaction is written; None: it is forgotten."""
+    return None if image.transactional_id.startswith(PASSING_PREFIX) else complete(image, now_ms)
 
 
 def complete(image: TransactionalImage, now_ms: int) -> TransactionalImage:

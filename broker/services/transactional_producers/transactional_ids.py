@@ -1,10 +1,13 @@
 """Transactional ids as residents of a coordinator: requests in order, one store for those of a turn, time-outs, ends.
 
     asked --decided--> refused, or nothing changes: answered at once
-                '----> stored, with all others of the tablet --durable--> applied, answered
+                |----> ended, with what the end writes, where that can be one commit --durable--> applied, answered
+                |                                           stored <--------------------refused--'
+                |----> stored, with all others of the tablet --durable--> applied, answered
+                |----> lent, to a commit over tables that stores it --given back--> applied, or as it was
                 '----> waits, while the transaction before is being ended --ended, or too long--> decided
 
-What is decided is in rules.py; what an end writes is in ending.py.
+What is decided is in rules.py; what an end writes is in ending.py, and ending_at_once.py.
 """
 
 import asyncio
@@ -18,15 +21,16 @@ from typing import Final, NamedTuple, Protocol
 
 from pqbroker.broker.services.coordination.coordinator import Coordinator
 from pqbroker.broker.services.transactional_producers import rules
+from pqbroker.broker.services.transactional_producers.ending_at_once import Ending
 from pqbroker.broker.services.transactional_producers.rules import Step
 from pqbroker.pq.serving.store_refusals import GROUPS, store_refusal
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.tablets.coordinator_rows import (
     TRANSACTIONAL_ROWS,
-    ResidentRows,
     TransactionalImage,
     transactional_row,
 )
+from pqbroker.storage.tablets.resident_rows import ResidentRows
 from pqbroker.storage.tablets.row_sets import RowChanges
 
 STORED_BYTES_MAX: Final = 4 << 20
@@ -47,6 +51,8 @@ class _Asked(NamedTuple):
     answer: Answer
     until_ms: int
     """Time of the coordinator until which it may wait."""
+    is_lending: bool = False
+    """True if the answer comes at once, and the caller stores the image."""
 
 
 @dataclass(slots=True, eq=False)
@@ -79,6 +85,12 @@ class TransactionalNode(Protocol):
     def follow(self, before: TransactionalImage | None, after: TransactionalImage | None) -> None:
         """Learn that an id has changed; None: it is not there."""
 
+    def may_end_at_once(self, coordinator: Coordinator, decided: TransactionalImage) -> bool:
+        """Return True if a transaction may be decided, and all that ends it written, in one commit."""
+
+    def end_at_once(self, ending: Ending) -> None:
+        """Decide and end a transaction in one commit."""
+
     async def end_decided(self, image: TransactionalImage, coordinator_epoch: int) -> None:
         """Write what ends a decided transaction; return when all of it is durable."""
 
@@ -93,6 +105,8 @@ class TransactionalIds:
         self._residents: dict[str, Resident] = {}
         self._ready: dict[Resident, None] = {}
         """Ids with requests to decide, in the order in which they came."""
+        self._put_off: list[_Change] = []
+        """Ends that could not be one commit, and are to be stored."""
         self._is_scheduled = False
         self._is_storing = False
         coordinator.admit(self)
@@ -129,6 +143,31 @@ class TransactionalIds:
         resident.asked.append(_Asked(decide, answer, self.coordinator.now_ms() + self._around.wait_ms))
         self._make_ready(resident)
 
+    def lend(self, transactional_id: str, decide: Decide, answer: Answer) -> None:
+        """Decide a request as `ask` does, and have the caller store the image: until it gives the id back nothing else
+        is decided about it. `answer` is called with the image, or a refusal, and nothing is lent then."""
+        resident = self._residents.get(transactional_id)
+        if resident is None:
+            resident = self._residents[transactional_id] = Resident(transactional_id)
+        until_ms = self.coordinator.now_ms() + self._around.wait_ms
+        resident.asked.append(_Asked(decide, answer, until_ms, is_lending=True))
+        self._make_ready(resident)
+
+    def give_back(self, resident: Resident, images: Sequence[TransactionalImage | None]) -> None:
+        """An id that was lent has these images by now, one after the other, all durable; none: it is as it was. After a
+        restart of the tablet it was loaded again."""
+        if self.coordinator.is_closed or self._residents.get(resident.transactional_id) is not resident:
+            return
+        resident.is_changing = False
+        for image in images[:-1]:
+            self._around.follow(resident.image, image)
+            resident.image = image
+        for image in images[-1:]:
+            self._apply(resident, image)
+        self._give(resident, ())
+        if resident.asked:
+            self._make_ready(resident)
+
     def wake(self, resident: Resident) -> None:
         """A time-out may be over, or the time that a request waits."""
         is_late = resident.image is not None and self._is_timed_out(resident.image)
@@ -142,6 +181,9 @@ class TransactionalIds:
         """Answer every request that waits, and end nothing more."""
         residents, self._residents = self._residents, {}
         self._ready.clear()
+        put_off, self._put_off = self._put_off, []
+        for change in put_off:
+            self._give(change.resident, [given._replace(refusal=_closed()) for given in change.answers])
         for resident in residents.values():
             self._around.follow(resident.image, None)
             if resident.ending is not None:
@@ -151,6 +193,9 @@ class TransactionalIds:
 
     def _make_ready(self, resident: Resident) -> None:
         self._ready[resident] = None
+        self._schedule()
+
+    def _schedule(self) -> None:
         if not self._is_scheduled and not self._is_storing:
             self._is_scheduled = True
             self._loop.call_soon(self._turn)
@@ -158,13 +203,13 @@ class TransactionalIds:
     def _turn(self) -> None:
         """Decide what came in since, and store what has changed in one commit."""
         self._is_scheduled = False
-        changes: list[_Change] = []
+        changes, self._put_off = self._put_off, []
         size = 0
         while self._ready and size < STORED_BYTES_MAX and not self.coordinator.is_closed:
             resident = next(iter(self._ready))
             del self._ready[resident]
-            change = self._decide(resident)
-            if change is not None:
+            change = None if resident.is_changing else self._decide(resident)
+            if change is not None and not self._ends_at_once(change):
                 changes.append(change)
                 size += 0 if change.image is None else rules.image_bytes(change.image)
         if changes:
@@ -179,6 +224,14 @@ class TransactionalIds:
             step = asked.decide(image)
             if step.waits and self.coordinator.now_ms() < asked.until_ms:
                 break
+            if asked.is_lending and step.refusal is None:
+                if image is not resident.image:
+                    break  # what was decided before it is stored first
+                resident.asked.popleft()
+                resident.is_changing = True
+                self._give(resident, answers)
+                asked.answer(step.image, None)
+                return None
             resident.asked.popleft()
             image = step.image
             answers.append(_Given(asked.answer, image, step.refusal))
@@ -188,6 +241,36 @@ class TransactionalIds:
         self._give(resident, answers)
         self._arm(resident)
         return None
+
+    def _ends_at_once(self, change: "_Change") -> bool:
+        """Return True if a change is a decision that is being stored together with what it ends."""
+        decided = change.image
+        if decided is None or not rules.is_prepared(decided):
+            return False
+        if not self._around.may_end_at_once(self.coordinator, decided):
+            return False
+        completed = rules.complete(decided, self._around.clock())
+        told = partial(self._ended_at_once, change, completed)
+        self._around.end_at_once(Ending(self.coordinator, decided, completed, told))
+        return True
+
+    def _ended_at_once(
+        self, change: "_Change", completed: TransactionalImage, error: BaseException | None
+    ) -> None:
+        if self.coordinator.is_closed or self._residents.get(change.resident.transactional_id) is not change.resident:
+            self._give(change.resident, [given._replace(refusal=_closed()) for given in change.answers])
+        elif error is not None:
+            self._put_off.append(change)
+            self._schedule()
+        else:
+            resident = change.resident
+            resident.is_changing = False
+            self._around.follow(resident.image, change.image)
+            resident.image = change.image
+            self._apply(resident, completed)
+            self._give(resident, change.answers)
+            if resident.asked:
+                self._make_ready(resident)
 
     def _stored(self, changes: "Sequence[_Change]", error: BaseException | None) -> None:
         self._is_storing = False
@@ -204,8 +287,8 @@ class TransactionalIds:
         for change in changes:
             if change.resident.asked and not self.coordinator.is_closed:
                 self._ready[change.resident] = None
-        if self._ready:
-            self._make_ready(next(iter(self._ready)))
+        if self._ready or self._put_off:
+            self._schedule()
 
     def _give(self, resident: Resident, answers: "Sequence[_Given]") -> None:
         for given in answers:
@@ -230,7 +313,7 @@ class TransactionalIds:
 
     def _complete(self, image: TransactionalImage | None) -> Step:
         assert image is not None, "an id is not forgotten while its transaction is ended"
-        return Step(rules.complete(image, self._around.clock()))
+        return Step(rules.after_end(image, self._around.clock()))
 
     def _completed(self, resident: Resident, _: TransactionalImage | None, refusal: KafkaError | None) -> None:
         """Write the end again where the store refused that it has ended: markers are the same twice."""

@@ -18,8 +18,10 @@ from pqbroker.broker.services.commits.open_transactions import (
     check_open,
     number_of,
 )
-from pqbroker.broker.services.tables.callers import TablesCaller
-from pqbroker.broker.services.transactions.writes import TableWrite, digest_of, in_a_thread, parts_of
+from pqbroker.broker.services.transactional_producers.joined_commit import commit_joined
+from pqbroker.broker.services.transactions.callers import TransactionsCaller
+from pqbroker.broker.services.transactions.kafka_side import GivenOffset, joined_commit, take_along, topics_of
+from pqbroker.broker.services.transactions.writes import TableWrite, digest_of, in_a_thread, parts_of, with_offsets
 from pqbroker.pq.transactions.participants import LookAgain, Participant
 from pqbroker.pq.transactions.stored_forms import CommitDecision, TransactionId
 from pqbroker.protocol.errors import KafkaError
@@ -42,21 +44,28 @@ class CommittedTransaction(NamedTuple):
     is_repeated: bool = False
 
 
-async def start(caller: TablesCaller, holder: str, timeout_ms: int | None = None) -> OpenTransaction:
+async def start(
+    caller: TransactionsCaller, holder: str, timeout_ms: int | None = None, transactional_id: str = ""
+) -> OpenTransaction:
     """Start a transaction. `holder`: the key of the client's shares of limits; `timeout_ms` None: the default.
+    `transactional_id`: of the producer whose transaction ends with it.
 
-    TableError INVALID_TIMEOUT, TOO_MANY_TRANSACTIONS; CommitRefused where no timestamp can be given.
+    TableError INVALID_TIMEOUT, TOO_MANY_TRANSACTIONS; CommitRefused where no timestamp can be given; KafkaError as
+    `take_along`.
     """
+    producer = take_along(caller, transactional_id) if transactional_id else None
     commits = _commits(caller)
     most = commits.limits.timeout_ms_max
     wanted = min(TIMEOUT_MS_DEFAULT, most) if timeout_ms is None else timeout_ms
     if not 0 < wanted <= most:
         text = f"timeout_ms is {wanted}; 1 to {most} are allowed (pqbroker.transaction.timeout.ms.max)"
         raise TableError("INVALID_TIMEOUT", text, "Give a shorter one, and ping.")
-    return await commits.begin(StartedBy(caller.principal, holder), wanted)
+    begun = await commits.begin(StartedBy(caller.principal, holder), wanted)
+    begun.producer = producer
+    return begun
 
 
-def ping(caller: TablesCaller, name: str) -> OpenTransaction:
+def ping(caller: TransactionsCaller, name: str) -> OpenTransaction:
     """Keep a transaction open for its timeout again. TableError NO_TRANSACTION, TRANSACTION_ENDED,
     TRANSACTION_COMMITTING."""
     one = _open(caller, name)
@@ -64,12 +73,12 @@ def ping(caller: TablesCaller, name: str) -> OpenTransaction:
     return one
 
 
-def read_timestamp(caller: TablesCaller, name: str) -> int:
+def read_timestamp(caller: TransactionsCaller, name: str) -> int:
     """Return the timestamp at which a transaction reads; TableError as `ping`, which this is too."""
     return ping(caller, name).start_timestamp
 
 
-def abort(caller: TablesCaller, name: str) -> None:
+def abort(caller: TransactionsCaller, name: str) -> None:
     """Abort a transaction; one that is aborted stays so. TableError NO_TRANSACTION, TRANSACTION_ENDED of one that is
     committed, TRANSACTION_COMMITTING."""
     commits = _commits(caller)
@@ -79,7 +88,7 @@ def abort(caller: TablesCaller, name: str) -> None:
     commits.end(check_open(one, name), TransactionState.ABORTED, "its client aborted it")
 
 
-def abort_any(caller: TablesCaller, name: str) -> None:
+def abort_any(caller: TransactionsCaller, name: str) -> None:
     """Abort anybody's transaction, for an operator. KafkaError CLUSTER_AUTHORIZATION_FAILED; TableError as `abort`."""
     check_access(caller, AclOperation.ALTER)
     commits = _commits(caller)
@@ -87,7 +96,7 @@ def abort_any(caller: TablesCaller, name: str) -> None:
     commits.end(check_open(one, name), TransactionState.ABORTED, "an operator aborted it")
 
 
-def every_transaction(caller: TablesCaller) -> list[OpenTransaction]:
+def every_transaction(caller: TransactionsCaller) -> list[OpenTransaction]:
     """Return the transactions that the caller may see, the oldest first: all, where it may describe the cluster, else
     its own."""
     may_see_all = is_allowed(caller, AclOperation.DESCRIBE)
@@ -95,7 +104,7 @@ def every_transaction(caller: TablesCaller) -> list[OpenTransaction]:
     return [one for one in known if may_see_all or one.client.principal == caller.principal]
 
 
-def describe(caller: TablesCaller, name: str) -> OpenTransaction:
+def describe(caller: TransactionsCaller, name: str) -> OpenTransaction:
     """Return a transaction that the caller may see. TableError NO_TRANSACTION."""
     one = _commits(caller).get(number_of(name))
     if one is None or not (one.client.principal == caller.principal or is_allowed(caller, AclOperation.DESCRIBE)):
@@ -103,9 +112,22 @@ def describe(caller: TablesCaller, name: str) -> OpenTransaction:
     return one
 
 
-async def commit(caller: TablesCaller, name: str, writes: Sequence[TableWrite]) -> CommittedTransaction:
-    """Commit a transaction with its writes: all of them appear at one timestamp, or none does. The same request sent
-    again gets the same answer for as long as outcomes are kept, after a restart too.
+class _Contents(NamedTuple):
+    """Writes and offsets that a transaction is committed with."""
+
+    writes: Sequence[TableWrite]
+    offsets: Sequence[GivenOffset]
+    holder: str
+    """The client's, who commits the offsets."""
+
+
+async def commit(
+    caller: TransactionsCaller, name: str, writes: Sequence[TableWrite], offsets: Sequence[GivenOffset] = (),
+    holder: str = "",
+) -> CommittedTransaction:
+    """Commit a transaction with its writes: all of them appear at one timestamp, or none does; so do the records of a
+    producer that it takes along, and offsets of groups. The same request sent again gets the same answer for as long as
+    outcomes are kept, after a restart too.
 
     TableError ROW_LOCK_CONFLICT, NO_TRANSACTION, TRANSACTION_ENDED, TRANSACTION_CHANGED, COMMIT_UNKNOWN and those of
     `parts_of`; KafkaError; CommitRefused. But for COMMIT_UNKNOWN the transaction is aborted then.
@@ -113,7 +135,7 @@ async def commit(caller: TablesCaller, name: str, writes: Sequence[TableWrite]) 
     number, commits = number_of(name), _commits(caller)
     one = _find(commits, caller, name)
     many = sum(len(each.items) for each in writes) > _FEW_ROWS
-    digest = await in_a_thread(writes) if many else digest_of(writes)
+    digest = with_offsets(await in_a_thread(writes) if many else digest_of(writes), offsets)
     if one is None:
         return _decided_before(caller, number, writes, digest)
     if one.state is not TransactionState.OPEN and one.digest == digest:
@@ -123,15 +145,15 @@ async def commit(caller: TablesCaller, name: str, writes: Sequence[TableWrite]) 
         raise _changed(name)
     check_open(one, name).state = TransactionState.COMMITTING
     one.digest = digest
-    decision = await uninterrupted(_commit(caller, commits, one, writes))
+    decision = await uninterrupted(_commit(caller, commits, one, _Contents(writes, offsets, holder)))
     return CommittedTransaction(decision.timestamp, decision.row_count)
 
 
 async def _commit(
-    caller: TablesCaller, commits: Commits, one: OpenTransaction, writes: Sequence[TableWrite]
+    caller: TransactionsCaller, commits: Commits, one: OpenTransaction, wanted: _Contents
 ) -> CommitDecision:
     try:
-        decision = await _decision(caller, commits, one, writes)
+        decision = await _decision(caller, commits, one, wanted)
     except (CommitUnknown, ShardLost) as loss:
         unknown = TableError(
             "COMMIT_UNKNOWN", f"the cell was lost while transaction {one.name} was being committed: {loss}",
@@ -152,15 +174,50 @@ async def _commit(
 
 
 async def _decision(
-    caller: TablesCaller, commits: Commits, one: OpenTransaction, writes: Sequence[TableWrite]
+    caller: TransactionsCaller, commits: Commits, one: OpenTransaction, wanted: _Contents
+) -> CommitDecision:
+    """Commit; readers of several tables or topics see all of it or nothing."""
+    names = {each.table for each in wanted.writes}
+    if one.producer is not None:
+        names |= topics_of(caller, one.producer)
+    if len(names) < 2:
+        return await _tried(caller, commits, one, wanted)
+    moments = commits.moments
+    token = await moments.begin(names)
+    try:
+        decision = await _tried(caller, commits, one, wanted)
+    except BaseException:
+        moments.end(token)
+        raise
+    uninterrupted(_end_visible(caller, commits, one, token))
+    return decision
+
+
+async def _end_visible(caller: TransactionsCaller, commits: Commits, one: OpenTransaction, token: object) -> None:
+    """Note that all rows and records of a commit are visible, for readers of several tables and topics."""
+    try:
+        await commits.written(one.number)
+        if one.producer is not None:
+            with suppress(KafkaError):
+                await caller.node.cell.current.transactional_producers.ended(one.producer.transactional_id)
+    finally:
+        commits.moments.end(token)
+
+
+async def _tried(
+    caller: TransactionsCaller, commits: Commits, one: OpenTransaction, wanted: _Contents
 ) -> CommitDecision:
     """Commit; what has changed meanwhile is looked at again."""
     for _ in range(COMMIT_TRIES_MAX):
-        parts = await parts_of(caller, writes, one.start_timestamp)
-        if not parts:
+        parts = await parts_of(caller, wanted.writes, one.start_timestamp)
+        joined = joined_commit(caller, one, wanted.offsets, wanted.holder)
+        if not parts and joined is None:
             return CommitDecision(one.number, one.start_timestamp, commits.now_ms(), one.digest, 0, ())
         with suppress(LookAgain):
-            return await commits.commit(CommitRequest(one.number, parts, one.digest))
+            if joined is None:
+                return await commits.commit(CommitRequest(one.number, parts, one.digest))
+            producers = caller.node.cell.current.transactional_producers
+            return await commit_joined(producers, commits, joined, parts)
     raise TableError("TABLET_BUSY", f"chunks of the tables were replaced {COMMIT_TRIES_MAX} times", "Try again.")
 
 
@@ -174,19 +231,22 @@ async def _told(one: OpenTransaction) -> CommitDecision:
 
 
 def _decided_before(
-    caller: TablesCaller, number: TransactionId, writes: Sequence[TableWrite], digest: bytes
+    caller: TransactionsCaller, number: TransactionId, writes: Sequence[TableWrite], digest: bytes
 ) -> CommittedTransaction:
     """Return what was decided of a transaction that this process does not know: it was started before a restart, or
     its outcome was unknown. TableError NO_TRANSACTION, TRANSACTION_CHANGED, COMMIT_UNKNOWN."""
-    is_known = True
+    homes = [each.participant_of_commits for each in caller.node.cell.current.coordinators.tablets]
+    candidates = [home for home in homes if home is not None]
+    is_known = all(home.is_known for home in candidates)
     for name in {each.table for each in writes}:
         is_known &= _is_known(caller, name)
-        for participant in _participants(caller, name):
-            decision = participant.decisions.get(number)
-            if decision is not None and decision.digest == digest:
-                return CommittedTransaction(decision.timestamp, decision.row_count, is_repeated=True)
-            if decision is not None:
-                raise _changed(number.hex())
+        candidates += _participants(caller, name)
+    for participant in candidates:
+        decision = participant.decisions.get(number)
+        if decision is not None and decision.digest == digest:
+            return CommittedTransaction(decision.timestamp, decision.row_count, is_repeated=True)
+        if decision is not None:
+            raise _changed(number.hex())
     if not is_known:
         text = f"tablets that transaction {number.hex()} may have been committed in are not open"
         raise TableError("COMMIT_UNKNOWN", text, "Send the same commit again when GET /v1/cells shows cells open.")
@@ -194,7 +254,7 @@ def _decided_before(
     raise AssertionError("a transaction that is not known is not open")
 
 
-def _is_known(caller: TablesCaller, name: str) -> bool:
+def _is_known(caller: TransactionsCaller, name: str) -> bool:
     """Return True if all decisions that lie in tablets of a table are known."""
     opened = caller.node.cell.current
     table, topic = opened.sorted_tables.get(name), opened.topics.get(name)
@@ -203,7 +263,7 @@ def _is_known(caller: TablesCaller, name: str) -> bool:
     return topic is None or all(one.is_loaded and not one.storage.is_lost for one in topic.partitions)
 
 
-def _participants(caller: TablesCaller, name: str) -> list[Participant]:
+def _participants(caller: TransactionsCaller, name: str) -> list[Participant]:
     """Return all that have decisions of commits that wrote to a table, some of them without."""
     opened = caller.node.cell.current
     table, topic = opened.sorted_tables.get(name), opened.topics.get(name)
@@ -218,15 +278,15 @@ def _changed(name: str) -> TableError:
     return TableError("TRANSACTION_CHANGED", text, "Start another transaction for other writes.")
 
 
-def _open(caller: TablesCaller, name: str) -> OpenTransaction:
+def _open(caller: TransactionsCaller, name: str) -> OpenTransaction:
     return check_open(_find(_commits(caller), caller, name), name)
 
 
-def _find(commits: Commits, caller: TablesCaller, name: str) -> OpenTransaction | None:
+def _find(commits: Commits, caller: TransactionsCaller, name: str) -> OpenTransaction | None:
     """Return a transaction of the caller's own; None: there is none, or it is forgotten. TableError NO_TRANSACTION."""
     found = commits.get(number_of(name))
     return found if found is not None and found.client.principal == caller.principal else None
 
 
-def _commits(caller: TablesCaller) -> Commits:
+def _commits(caller: TransactionsCaller) -> Commits:
     return caller.node.cell.current.commits

@@ -4,15 +4,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pqbroker.broker.services.commits.in_doubt import UnfinishedPart, is_in_doubt
+from pqbroker.broker.services.coordination.coordinators import COORDINATOR_IDS
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.pq.transactions.stored_forms import ParticipantId
-from pqbroker.storage.ids import CellId
+from pqbroker.storage.ids import SYSTEM_CELL, CellId
 from pqbroker.storage.tablets.scheme import Scheme
 from pqbroker.storage.tablets.scheme_objects import TOPIC
 
 
 class TabletPlace(NamedTuple):
-    """The place of a participant. `table` empty, `cell` None: it is deleted."""
+    """The place of a participant. `table` empty: it is a coordinator, or deleted; then `cell` is None."""
 
     participant: ParticipantId
     table: str
@@ -42,6 +43,10 @@ def places_of(scheme: Scheme, participants: set[ParticipantId]) -> Mapping[Parti
     owners = {owned.tablet_id: owned for owned in scheme.owned_tablets() if owned.tablet_id in tablets}
     found = {}
     for participant in participants:
+        if participant.tablet_id in COORDINATOR_IDS:
+            number = COORDINATOR_IDS.index(participant.tablet_id)
+            found[participant] = TabletPlace(participant, "", number, SYSTEM_CELL)
+            continue
         owned = owners.get(participant.tablet_id)
         if owned is None:
             found[participant] = TabletPlace(participant, "", participant.partition, None)

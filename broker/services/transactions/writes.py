@@ -57,6 +57,15 @@ def digest_of(writes: Sequence[TableWrite]) -> bytes:
     return digest.digest()
 
 
+def with_offsets(digest: bytes, offsets: Sequence[tuple[object, ...]]) -> bytes:
+    """Return what tells a commit with offsets from others; without any it is the digest of its writes."""
+    if not offsets:
+        return digest
+    stored = blake2b(digest, digest_size=DIGEST_BYTES)
+    stored.update(dumps([list(each) for each in offsets], separators=(",", ":")).encode())
+    return stored.digest()
+
+
 async def parts_of(
     caller: TablesCaller, writes: Sequence[TableWrite], start_timestamp: int | None
 ) -> Sequence[CommitPart]:

@@ -29,6 +29,8 @@ class GroupLimits:
     metadata_bytes_max: int = 5 << 20
     """Bytes of all members of a group. With their assignments they must fit into one commit of a coordinator."""
     assignment_bytes_max: int = 5 << 19
+    modern_members_max: int = (1 << 31) - 1
+    """Members of a group of KIP-848."""
     memory: GroupMemory = field(default_factory=lambda: GroupMemory(64 << 20))
     """Bytes of all groups of the node."""
 

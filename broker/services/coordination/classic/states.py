@@ -17,12 +17,15 @@ from typing import Final
 
 
 class GroupState(StrEnum):
-    """Kafka's names of the states, as tools show them."""
+    """Kafka's names of the states of groups, of every protocol, as tools show them."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
+    ASSIGNING = "Assigning"
+    """Only of groups of KIP-848, whose states are in `modern/states.py`, as the next."""
+    RECONCILING = "Reconciling"
     DEAD = "Dead"
 
 

@@ -16,8 +16,12 @@ T = TypeVar("T")
 
 CONSUMER = "consumer"
 """The protocol type of consumers; Connect and others have their own, whose bytes are theirs."""
-_VERSION_MAX = 3
-_VERSION = Struct(">h")
+_COMMON_ASSIGNORS = {"range", "roundrobin", "sticky", "cooperative-sticky"}
+"""Assignors that every client library has."""
+VERSION_MAX = 3
+"""Latest version of what consumers send each other."""
+VERSION = Struct(">h")
+"""Version, which begins it."""
 
 
 def subscribed_topics(group: Group) -> frozenset[str] | None:
@@ -44,6 +48,20 @@ def assigned_partitions(protocol_type: str | None, assignment: bytes) -> list[To
     return None if decoded is None else decoded.assigned_partitions
 
 
+def read_subscription(subscription: bytes) -> ConsumerProtocolSubscription | None:
+    """Return what a consumer says when it joins; None for what is no subscription."""
+    return _decode(ConsumerProtocolSubscription, subscription)
+
+
+def read_assignment(protocol: str, assignment: bytes) -> list[TopicPartition] | None:
+    """Return the partitions of an assignment; None for what is none, or has data of a custom assignor. librdkafka's own
+    assignors give members back what they have said of themselves."""
+    decoded = _decode(ConsumerProtocolAssignment, assignment)
+    if decoded is None or (decoded.user_data and protocol not in _COMMON_ASSIGNORS):
+        return None
+    return decoded.assigned_partitions
+
+
 def _topics(subscription: bytes) -> list[str] | None:
     decoded = _decode(ConsumerProtocolSubscription, subscription)
     return None if decoded is None else decoded.topics
@@ -51,12 +69,12 @@ def _topics(subscription: bytes) -> list[str] | None:
 
 def _decode(declared: type[T], data: bytes) -> T | None:
     """Return the decoded message; None for what is not in the consumers' format."""
-    if len(data) < _VERSION.size:
+    if len(data) < VERSION.size:
         return None
-    (version,) = _VERSION.unpack_from(data)
+    (version,) = VERSION.unpack_from(data)
     if version < 0:
         return None
     try:
-        return decoder(declared, min(version, _VERSION_MAX))(memoryview(data)[_VERSION.size :])
+        return decoder(declared, min(version, VERSION_MAX))(memoryview(data)[VERSION.size :])
     except ProtocolError:
         return None

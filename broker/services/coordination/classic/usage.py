@@ -1,9 +1,20 @@
 """One group's use of the memory that a node gives to all groups."""
 
 from collections.abc import Mapping
+from typing import Protocol
 
-from pqbroker.broker.services.coordination.classic.member import Member
 from pqbroker.broker.services.coordination.classic.memory import GroupMemory, assignment_bytes
+
+
+class CountedMember(Protocol):
+    """A member, of any protocol."""
+
+    counted_bytes: int
+    """Bytes that its group counts for it, without its assignment."""
+
+    @property
+    def metadata_bytes(self) -> int:
+        """Return the bytes that it takes without its assignment."""
 
 
 class Usage:
@@ -26,13 +37,13 @@ class Usage:
         self.taken += size
         self._count(size)
 
-    def count_member(self, member: Member) -> None:
+    def count_member(self, member: CountedMember) -> None:
         """Count what a member takes from now on."""
         size = member.metadata_bytes
         more, member.counted_bytes = size - member.counted_bytes, size
         self._add_metadata(more)
 
-    def forget_member(self, member: Member) -> None:
+    def forget_member(self, member: CountedMember) -> None:
         self._add_metadata(-member.counted_bytes)
 
     def count_assignments(self, assignments: Mapping[str, bytes]) -> None:

@@ -1,0 +1,1 @@
+"""Logins of users: the rules of SASL's mechanisms, stored users, checks of passwords."""

@@ -1,0 +1,1 @@
+"""Queues: consumers and producers over ordered tables and topics (E.13)."""

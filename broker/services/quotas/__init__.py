@@ -1,0 +1,1 @@
+"""Quotas of clients: whose they are, what was used of them, how they are changed."""
