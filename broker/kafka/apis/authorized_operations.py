@@ -36,4 +36,6 @@ def authorized_operations(caller: Caller, resource: AclResource = CLUSTER) -> in
     """Return the allowed operations as the field of that name in a response has them."""
     if caller.node.access is None:
         return _EVERY[resource.kind]
+    if resource is CLUSTER and not is_allowed(caller, AclOperation.DESCRIBE):
+        return 0  # as in Kafka
     return _bits(operation for operation in _KNOWN[resource.kind] if is_allowed(caller, operation, resource))

@@ -7,16 +7,20 @@ from pqbroker.broker.ground.access import ANONYMOUS, Principal
 from pqbroker.broker.ground.metrics import Metrics
 from pqbroker.broker.ground.turns import Turns
 from pqbroker.broker.kafka.apis.answer_budget import AnswerBudget
+from pqbroker.broker.services.access.rule_access import RuleAccess
 from pqbroker.broker.services.cells.cell_owner import CellOwner
 from pqbroker.broker.services.configs.callers import ConfigsNode
 from pqbroker.broker.services.leaders import Leaders
+from pqbroker.broker.services.logins.logins import Logins
 from pqbroker.broker.services.producer_ids import ProducerIds
+from pqbroker.broker.services.quotas.client_quotas import ClientQuotas, ClientUse
 from pqbroker.broker.services.topics.record_checks import RecordChecks
 from pqbroker.conf.addresses import Address
 
 if TYPE_CHECKING:
     from pqbroker.broker.kafka.apis.fetch_sessions import FetchSessions
     from pqbroker.broker.kafka.apis.lane import Lane
+    from pqbroker.broker.kafka.apis.login import Login
 
 
 class KafkaNode(ConfigsNode, Protocol):
@@ -41,6 +45,14 @@ class KafkaNode(ConfigsNode, Protocol):
     def producer_ids(self) -> ProducerIds: ...
     @property
     def record_checks(self) -> RecordChecks: ...
+    @property
+    def logins(self) -> Logins: ...
+    @property
+    def quotas(self) -> ClientQuotas: ...
+    @property
+    def rules(self) -> RuleAccess | None:
+        """Return the access rules; None: there are none, and requests for them are refused."""
+
     @property
     def api_ranges(self) -> tuple[tuple[int, int, int], ...]:
         """Return what ApiVersions lists: key, least and greatest version."""
@@ -67,8 +79,14 @@ class Peer:
     """Client id of the last request. The dispatcher sets it, and `apis`."""
     apis: int = 0
     """API keys that it has used, each a bit."""
+    use: "ClientUse | None" = None
+    """Use of the quotas that the client is under; None: it is under none. The dispatcher sets it."""
+    owed_ms: int = 0
+    """Milliseconds that the answer to the request which began last has to say as its throttle time."""
     fetch_session_id: int = 0
     """Id of the fetch session that the client opened last; set by `FetchSessions`."""
+    login: "Login | None" = None
+    """The client's login; None: its listener has none."""
     is_gone: bool = False
     """True once the connection has closed."""
 
@@ -76,6 +94,8 @@ class Peer:
         """The connection has closed."""
         self.is_gone = True
         self.lanes.clear()  # they hold it: garbage for the collector
+        if self.login is not None:
+            self.login.leave()
         if self.fetch_session_id:
             self.node.sessions.leave(self)
 
@@ -83,14 +103,20 @@ class Peer:
 class Context:
     """One request's surroundings."""
 
-    __slots__ = ("client_id", "correlation_id", "is_charged", "is_long", "node", "peer", "principal", "version")
+    __slots__ = (
+        "client_id", "correlation_id", "frame_bytes", "host", "is_charged", "is_long", "node", "peer", "principal",
+        "version",
+    )  # fmt: skip
 
     def __init__(self, node: KafkaNode, peer: Peer, version: int, client_id: str | None) -> None:
         self.node = node
         self.peer = peer
         self.principal = peer.principal
+        self.host = peer.host
         self.version = version
         self.client_id = client_id
+        self.frame_bytes = 0
+        """Bytes of the request. The dispatcher sets it."""
         self.correlation_id = 0
         """Id of an answer that is framed where it is made. The dispatcher sets it."""
         self.is_long = False

@@ -14,15 +14,13 @@ from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.tablets.coordinator_rows import PartitionId
 
-TRANSACTION_VERSION: Final = "transaction.version"
-"""Kafka's feature whose level 2 is the protocol of KIP-890."""
-TRANSACTION_LEVEL: Final = 2
 T = TypeVar("T")
 
 
-def producers_of(context: Context, transactional_id: str, operation: AclOperation) -> TransactionalProducers:
-    """Return the coordinator, for a caller who may use the id so. KafkaError 15, 42, 53."""
-    check_access(context, operation, AclResource(AclKind.TRANSACTIONAL_ID, transactional_id))
+def producers_of(context: Context, transactional_id: str, operation: AclOperation | None) -> TransactionalProducers:
+    """Return the coordinator, for a caller who may use the id so; None: that was checked. KafkaError 15, 42, 53."""
+    if operation is not None:
+        check_access(context, operation, AclResource(AclKind.TRANSACTIONAL_ID, transactional_id))
     current = context.node.cell.current
     if current.cell.reading_only:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, current.cell.reading_only)
@@ -62,10 +60,12 @@ class FoundPartition(NamedTuple):
     refusal: ErrorCode
 
 
-def find_partitions(context: Context, name: str, indexes: list[int]) -> Iterator[FoundPartition]:
-    """Yield the partitions of a topic that a caller wants to write to."""
+def find_partitions(
+    context: Context, operation: AclOperation | None, name: str, indexes: list[int]
+) -> Iterator[FoundPartition]:
+    """Yield the partitions of a topic that a caller wants to write to. `operation` None: the cluster was asked."""
     try:
-        topic = find_topic(context, AclOperation.WRITE, name)
+        topic = find_topic(context, operation, name)
     except KafkaError as refusal:
         for index in indexes:
             yield FoundPartition(name, index, None, refusal.code)

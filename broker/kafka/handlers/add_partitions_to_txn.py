@@ -8,7 +8,7 @@ to the transaction is TRANSACTION_ABORTABLE.
 Left out: nothing.
 """
 
-from pqbroker.broker.ground.access import AclOperation, check_access
+from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, check_access
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.transactional_requests import (
@@ -36,7 +36,9 @@ _FENCED_FROM_VERSION = 2
 
 async def serve(context: Context, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
     if context.version < SEVERAL_FROM_VERSION:
-        return _single(await _add(context, _of_first_versions(request)))
+        asked = _of_first_versions(request)
+        check_access(context, AclOperation.WRITE, AclResource(AclKind.TRANSACTIONAL_ID, asked.transactional_id))
+        return _single(await _add(context, asked))
     check_access(context, AclOperation.CLUSTER_ACTION)
     results = []
     for asked in request.transactions:
@@ -64,10 +66,11 @@ def _of_first_versions(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxn
 
 
 async def _add(context: Context, asked: AddPartitionsToTxnTransaction) -> list[AddPartitionsToTxnTopicResult]:
+    operation = AclOperation.WRITE if context.version < SEVERAL_FROM_VERSION else None  # brokers send later versions
     found: list[FoundPartition] = []
     for topic in asked.topics:
         await context.breathe()
-        found += find_partitions(context, topic.name, topic.partitions)
+        found += find_partitions(context, operation, topic.name, topic.partitions)
     if any(each.refusal for each in found):
         codes = [each.refusal or ErrorCode.OPERATION_NOT_ATTEMPTED for each in found]
         return _by_topic(asked.topics, codes)
@@ -84,7 +87,8 @@ async def _begin(
 ) -> None:
     if not asked.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
-    producers = producers_of(context, asked.transactional_id, AclOperation.WRITE)
+    operation = AclOperation.WRITE if context.version < SEVERAL_FROM_VERSION else None
+    producers = producers_of(context, asked.transactional_id, operation)
     claim = Claim(asked.producer_id, asked.producer_epoch)
     if not asked.verify_only:
         await producers.add(asked.transactional_id, claim, Addition(partitions))

@@ -2,15 +2,15 @@
 
 Behaviour: lists exactly the APIs and versions that the dispatcher serves; a version above 4 is answered as version 0
 with UNSUPPORTED_VERSION and this key's range (KIP-511); a client software name or version that is none is
-INVALID_REQUEST. Of Kafka's features it lists transaction.version, level 2 (KIP-890).
-Left out: other features, and changes of their levels.
+INVALID_REQUEST. Features have the levels that UpdateFeatures has set; one at level 0 is not finalized.
+Left out: features that nothing here depends on.
 """
 
 import re
 
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
-from pqbroker.broker.kafka.apis.transactional_requests import TRANSACTION_LEVEL, TRANSACTION_VERSION
+from pqbroker.broker.services.features.levels import FEATURES, finalized_levels
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.api_versions import (
     ApiVersion,
@@ -30,17 +30,20 @@ def serve(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
         for text in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE.fullmatch(text):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text!r} names no client software")
-    ranges = context.node.api_ranges
+    if context.peer.login is not None:
+        context.peer.login.list_versions()
+    ranges, scheme = context.node.api_ranges, context.node.cell.current.scheme
     return ApiVersionsResponse(
         api_keys=[ApiVersion(api_key=key, min_version=low, max_version=high) for key, low, high in ranges],
-        supported_features=[] if context.version < LEVEL_0_FROM_VERSION else [
-            SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=TRANSACTION_LEVEL)
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=least, max_version=greatest)
+            for name, (least, greatest) in FEATURES.items()
+            if least or context.version >= LEVEL_0_FROM_VERSION
         ],
-        finalized_features_epoch=0,
+        finalized_features_epoch=scheme.features_epoch,
         finalized_features=[
-            FinalizedFeatureKey(
-                name=TRANSACTION_VERSION, max_version_level=TRANSACTION_LEVEL, min_version_level=TRANSACTION_LEVEL
-            )
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in finalized_levels(scheme).items()
         ],
     )
 

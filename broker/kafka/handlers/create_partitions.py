@@ -13,6 +13,7 @@ from pqbroker.broker.ground.refusals import REFUSED, translate
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
+from pqbroker.broker.kafka.apis.metering import count_mutations, mutation_pause_ms
 from pqbroker.broker.services.topics.finding import find_topic
 from pqbroker.broker.services.topics.topics import check_partition_count
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -22,6 +23,8 @@ from pqbroker.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+
+GROWTH_THROTTLED_FROM_VERSION = 3
 
 
 async def serve(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
@@ -37,10 +40,13 @@ async def serve(context: Context, request: CreatePartitionsRequest) -> CreatePar
             if count > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} is named {count} times")
             _check(context, topic)
+            added = 0 if request.validate_only else topic.count - len(find_topic(context, None, name).partitions)
+            count_mutations(context, added, is_strict=context.version >= GROWTH_THROTTLED_FROM_VERSION)
             if not request.validate_only:
                 await context.node.cell.current.topics.grow(name, topic.count)
         except REFUSED as error:
             result.error_code, result.error_message = translate(error)
+    response.throttle_time_ms = mutation_pause_ms(context)
     return response
 
 

@@ -17,6 +17,7 @@ from pqbroker.broker.ground.refusals import REFUSED, translate
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
+from pqbroker.broker.kafka.apis.metering import count_mutations, mutation_pause_ms
 from pqbroker.broker.services.configs.operations import check_count
 from pqbroker.broker.services.configs.texts import topic_texts
 from pqbroker.broker.services.topics.finding import check_creation
@@ -32,6 +33,7 @@ from pqbroker.protocol.messages.create_topics import (
 )
 
 REPLICATION_FACTOR = 1
+CREATION_THROTTLED_FROM_VERSION = 6
 
 
 async def serve(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -47,7 +49,8 @@ async def serve(context: Context, request: CreateTopicsRequest) -> CreateTopicsR
         except REFUSED as error:
             code, message = translate(error)
             results.append(partial(_refused, name, code, message))
-    return CreateTopicsResponse(topics=each(results, lambda result: result()))
+    pause_ms = mutation_pause_ms(context)
+    return CreateTopicsResponse(throttle_time_ms=pause_ms, topics=each(results, lambda result: result()))
 
 
 def refuse(context: Context, request: CreateTopicsRequest, code: ErrorCode, message: str) -> CreateTopicsResponse:
@@ -64,6 +67,8 @@ async def _create(
     partitions = _partitions(context, topic)
     partitions = check_new_topic(context.node, topic.name, partitions, config)
     topic_id = NO_TOPIC_ID
+    is_strict = context.version >= CREATION_THROTTLED_FROM_VERSION
+    count_mutations(context, 0 if validate_only else partitions, is_strict=is_strict)
     if not validate_only:
         topic_id = (await create_topic(context.node, topic.name, partitions, config)).record.topic_id
     return partial(_result, context, topic.name, topic_id, partitions, config)

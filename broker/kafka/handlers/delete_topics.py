@@ -9,11 +9,12 @@ Left out: timeout_ms; the answer comes when the deletion is durable.
 
 from collections import Counter
 
-from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, check_access, is_allowed
 from pqbroker.broker.ground.refusals import REFUSED, translate
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
+from pqbroker.broker.kafka.apis.metering import count_mutations, mutation_pause_ms
 from pqbroker.broker.services.topics.finding import find_topic
 from pqbroker.broker.services.topics.partitions import NO_TOPIC_ID
 from pqbroker.broker.services.topics.topics import delete_topic
@@ -27,6 +28,7 @@ from pqbroker.protocol.messages.delete_topics import (
 
 DISABLED_FROM_VERSION = 3
 STATES_FROM_VERSION = 6
+DELETION_THROTTLED_FROM_VERSION = 5
 
 
 async def serve(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
@@ -42,6 +44,7 @@ async def serve(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsR
     for (name, topic_id), count in times.items():
         await context.breathe()
         response.responses.append(await _delete(context, DeleteTopicState(name=name, topic_id=topic_id), count))
+    response.throttle_time_ms = mutation_pause_ms(context)
     return response
 
 
@@ -61,7 +64,14 @@ async def _delete(context: Context, asked: DeleteTopicState, count: int) -> Dele
             raise KafkaError(ErrorCode.INVALID_REQUEST, "give a topic's name or its id, one of the two")
         if count > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"the topic is asked for {count} times; name it once")
-        topic = find_topic(context, AclOperation.DELETE, asked.name, asked.topic_id if by_id else None).record
+        may_all = is_allowed(context, AclOperation.DELETE)
+        seen = None if may_all else AclOperation.DESCRIBE
+        topic = find_topic(context, seen, asked.name, asked.topic_id if by_id else None).record
+        asked = DeleteTopicState(name=topic.name, topic_id=asked.topic_id)
+        if not may_all:
+            check_access(context, AclOperation.DELETE, AclResource(AclKind.TOPIC, topic.name))
+        is_strict = context.version >= DELETION_THROTTLED_FROM_VERSION
+        count_mutations(context, topic.partitions, is_strict=is_strict)
         await delete_topic(context.node, topic.name)
     except REFUSED as error:
         code, message = translate(error)

@@ -17,7 +17,7 @@ from pqbroker.broker.ground.access import AclOperation, check_access
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
-from pqbroker.broker.services.configs.changes import NAMED_KINDS, Resource, unknown_kind
+from pqbroker.broker.services.configs.changes import NAMED_KINDS, Resource, access_resource, unknown_kind
 from pqbroker.broker.services.configs.location_configs import with_locations
 from pqbroker.broker.services.configs.logger_levels import check_logger_node, logger_texts
 from pqbroker.broker.services.configs.named_resources import texts_of
@@ -26,7 +26,7 @@ from pqbroker.broker.services.configs.texts import ConfigText, broker_texts, eve
 from pqbroker.broker.services.topics.finding import find_topic
 from pqbroker.broker.services.topics.topic_names import check_topic_name
 from pqbroker.conf.declare import Kind
-from pqbroker.conf.dynamic import DYNAMIC
+from pqbroker.conf.dynamic import is_dynamic
 from pqbroker.conf.topic import FIXED_AT_CREATION
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.describe_configs import (
@@ -78,9 +78,10 @@ def _texts(context: Context, resource: DescribeConfigsResource) -> Iterable[Conf
         return topic_texts(topic.config, layers)
     if resource.resource_type not in tuple(Resource):
         raise unknown_kind(resource.resource_type)
-    check_access(context, AclOperation.DESCRIBE_CONFIGS)
+    check_access(context, AclOperation.DESCRIBE_CONFIGS, access_resource(resource.resource_type, name))
     if resource.resource_type in NAMED_KINDS:
-        return texts_of(NAMED_KINDS[Resource(resource.resource_type)], context.node.cell.current.scheme, name)
+        kind = NAMED_KINDS[Resource(resource.resource_type)]
+        return texts_of(kind, context.node.cell.current.scheme, name, layers)
     node_id = str(context.node.leaders.own)
     if resource.resource_type == Resource.BROKER_LOGGER:
         check_logger_node(name, node_id)
@@ -92,7 +93,7 @@ def _texts(context: Context, resource: DescribeConfigsResource) -> Iterable[Conf
 def _is_read_only(resource: DescribeConfigsResource, text: ConfigText) -> bool:
     name = text.declaration.name
     if resource.resource_type == Resource.BROKER:
-        return name not in DYNAMIC
+        return not is_dynamic(name)
     return resource.resource_type == Resource.TOPIC and name in FIXED_AT_CREATION
 
 

@@ -2,7 +2,8 @@
 
 Behaviour: state, members with their host, subscription and assignment; the protocol and what depends on it only while
 the group is stable. A group that only has offsets is Empty. An unknown group is Dead, without an error before version 6
-and with GROUP_ID_NOT_FOUND from then on (KIP-1043). A group whose coordinator is being restarted is refused alone.
+and with GROUP_ID_NOT_FOUND from then on (KIP-1043); so is a group of the consumer protocol, for which clients ask
+ConsumerGroupDescribe. A group whose coordinator is being restarted is refused alone.
 Authorized operations, where asked for, are in every answer without an error.
 What is named twice is answered twice, as in Kafka.
 Left out: nothing.
@@ -15,6 +16,7 @@ from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
 from pqbroker.broker.services.coordination.classic.states import GroupState
 from pqbroker.broker.services.coordination.consumer_groups import describe_group
+from pqbroker.broker.services.coordination.coordinators import GroupType
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -55,6 +57,10 @@ def _describe(context: Context, group_id: str) -> DescribedGroup:
         if context.version < UNKNOWN_IS_AN_ERROR_FROM_VERSION:
             return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD)
         return _failed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    if found.type is not GroupType.CLASSIC:
+        if context.version < UNKNOWN_IS_AN_ERROR_FROM_VERSION:
+            return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD)
+        return _failed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
     is_stable = found.state is GroupState.STABLE
     image = found.image
     return DescribedGroup(
@@ -78,7 +84,8 @@ def _member(member: MemberImage, protocol: str | None, *, is_stable: bool) -> De
 
 
 def _failed(group_id: str, code: ErrorCode, message: str) -> DescribedGroup:
-    return DescribedGroup(error_code=code, error_message=message, group_id=group_id, group_state=GroupState.DEAD)
+    state = "" if code is ErrorCode.GROUP_AUTHORIZATION_FAILED else GroupState.DEAD
+    return DescribedGroup(error_code=code, error_message=message, group_id=group_id, group_state=state)
 
 
 API = Api(

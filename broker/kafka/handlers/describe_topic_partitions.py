@@ -14,7 +14,7 @@ from pqbroker.broker.kafka.apis.authorized_operations import authorized_operatio
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
 from pqbroker.broker.services.leaders import Leaders
-from pqbroker.broker.services.topics.finding import every_topic, find_topic
+from pqbroker.broker.services.topics.finding import find_topic, visible_topics
 from pqbroker.broker.services.topics.topic_names import check_topic_name
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
@@ -29,7 +29,7 @@ from pqbroker.protocol.messages.describe_topic_partitions import (
 
 
 async def serve(context: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    names = sorted({topic.name for topic in request.topics} or _every_name(context))
+    names = sorted({topic.name for topic in request.topics} or await _every_name(context))
     start = request.cursor or Cursor()
     if start.partition_index < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"the cursor's partition is {start.partition_index}")
@@ -46,7 +46,8 @@ async def serve(context: Context, request: DescribeTopicPartitionsRequest) -> De
             break
         first = start.partition_index if name == start.topic_name else 0
         topic, count = _describe(context, name, first, room)
-        topic.topic_authorized_operations = authorized_operations(context, AclResource(AclKind.TOPIC, name))
+        if topic.error_code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            topic.topic_authorized_operations = authorized_operations(context, AclResource(AclKind.TOPIC, name))
         response.topics.append(topic)
         room -= len(topic.partitions)
         if first + len(topic.partitions) < count:
@@ -61,8 +62,8 @@ def refuse(
     return DescribeTopicPartitionsResponse(topics=each(request.topics, lambda topic: _refused(topic.name, code)))
 
 
-def _every_name(context: Context) -> set[str]:
-    return {topic.record.name for topic in every_topic(context, AclOperation.DESCRIBE)}
+async def _every_name(context: Context) -> set[str]:
+    return {topic.record.name for topic in await visible_topics(context, AclOperation.DESCRIBE)}
 
 
 def _describe(context: Context, name: str, first: int, room: int) -> tuple[DescribeTopicPartitionsResponseTopic, int]:

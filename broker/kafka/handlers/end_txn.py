@@ -1,9 +1,9 @@
 """EndTxn (key 26), versions 0 to 5.
 
-Behaviour: the decision is durable before the answer, the markers follow. From version 5 (KIP-890) each end gives the
-producer a new epoch, or a new producer id behind its last epoch, and a transaction without anything in it may be
-aborted. An end that is sent again is answered as before, CONCURRENT_TRANSACTIONS until its markers are written; the
-opposite one is INVALID_TXN_STATE.
+Behaviour: the decision is durable before the answer; markers and offsets are in the same commit, or follow. From
+version 5 (KIP-890) each end gives the producer a new epoch, or a new producer id behind its last epoch, and a
+transaction without anything in it may be aborted. An end that is sent again is answered as before,
+CONCURRENT_TRANSACTIONS until its markers are written; the opposite one is INVALID_TXN_STATE.
 Left out: nothing.
 """
 

@@ -6,7 +6,8 @@ batch, later ones what the limits leave (KIP-74); sessions (KIP-227) and topic i
 partitions are read side by side. An offset inside a batch gets the whole batch; outside [log start, high watermark] it
 is OFFSET_OUT_OF_RANGE. Of a partition named twice the last counts, and it is answered once, as in Kafka.
 With read_committed an answer ends at the last stable offset and names the aborted transactions that have batches in it,
-by first offset; the client leaves these batches out. With read_uncommitted that list is null.
+by first offset; the client leaves these batches out. An answer ends behind some 5 000 of them. With read_uncommitted
+that list is null.
 Left out: replicas as readers (version 18 has a high watermark that they send), diverging epochs, preferred replicas.
 """
 
@@ -29,14 +30,15 @@ from pqbroker.broker.kafka.apis.fetch_sessions import (
     make_wanted,
 )
 from pqbroker.broker.kafka.apis.long_fetch_wait import LongFetchWait
+from pqbroker.broker.kafka.apis.metering import count_fetched, fetch_pause_ms
 from pqbroker.broker.kafka.apis.parked_fetch import ENOUGH, FetchWait, ParkedFetch
 from pqbroker.broker.kafka.lanes.fetch_answers import FetchAnswers, Fetched
 from pqbroker.broker.kafka.lanes.fetch_lane import open_lane
 from pqbroker.broker.services.topics.finding import find_topic
 from pqbroker.broker.services.topics.partitions import check_leader_epoch, find_readable
 from pqbroker.pq.log.batch_run import Batches
+from pqbroker.pq.log.producer_transactions import AbortedSpans, aborted_between
 from pqbroker.pq.reading.query import READ_COMMITTED, READ_UNCOMMITTED, Isolation, ReadQuery, visible_end
-from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.fetch import (
     AbortedTransaction,
@@ -46,6 +48,9 @@ from pqbroker.protocol.messages.fetch import (
     PartitionData,
 )
 
+ABORTED_NAMED_MAX = 5_000
+"""Aborted transactions that end in what one answer holds, about: naming more would take the loop's turn too long. The
+next Fetch continues behind them."""
 SHORT_PARTITIONS_MAX = 500
 """A Fetch of more partitions, in its session or in itself, takes milliseconds to serve: it does so in slices."""
 PARTITION_BYTES = 300
@@ -58,6 +63,8 @@ Served: TypeAlias = FetchResponse | Output
 def serve(
     context: Context, request: FetchRequest
 ) -> Served | Answer[FetchResponse] | Awaitable[Served | Answer[FetchResponse]]:
+    if context.peer.use is not None and request.session_epoch <= 0 and (pause_ms := fetch_pause_ms(context.peer)):
+        return _paused(pause_ms, 0)  # before a session is made that the client would not take
     if context.is_long:
         return _make_and_serve(context, request)
     return serve_fetch(context, request, context.node.sessions.begin(request, context.version, context.peer))
@@ -80,6 +87,8 @@ def serve_fetch(
 
     `answers`: to pack an answer with at once.
     """
+    if context.peer.use is not None and (pause_ms := fetch_pause_ms(context.peer)):
+        return _paused(pause_ms, session_fetch.session_id)
     fetch = _Fetch(context, request, session_fetch, answers)
     if len(session_fetch.wanted) > SHORT_PARTITIONS_MAX:
         return _serve_long(context, fetch)
@@ -88,6 +97,14 @@ def serve_fetch(
     if parked.wait_ms <= 0 or parked.readable(session_fetch.wanted) >= ENOUGH:
         return fetch.read()
     return FetchWait(context.node.loop, context.node.turns.call_soon, parked, fetch.look_and_read).answer
+
+
+def _paused(pause_ms: int, session_id: int) -> Answer[FetchResponse]:
+    """Return an answer without records for a client that has read more than its quota."""
+    answer: Answer[FetchResponse] = Answer()
+    answer.pause_ms = pause_ms
+    answer.complete(FetchResponse(throttle_time_ms=pause_ms, session_id=session_id))
+    return answer
 
 
 async def _serve_long(context: Context, fetch: "_Fetch") -> FetchResponse | Answer[FetchResponse]:
@@ -111,8 +128,8 @@ class _Fetch:
     """One Fetch in work: what it wants, and the response made of it."""
 
     __slots__ = (
-        "_answers", "_bytes_max", "_cold", "_context", "_is_first", "_isolation", "_left", "_reads", "_session_fetch",
-        "_takes_files", "_topics", "parked",
+        "_answers", "_bytes_max", "_cold", "_context", "_is_first", "_isolation", "_left", "_named_left", "_reads",
+        "_revision", "_session_fetch", "_spans", "_takes_files", "_topics", "parked",
     )  # fmt: skip
 
     def __init__(
@@ -126,6 +143,8 @@ class _Fetch:
         min_bytes = min(request.min_bytes, self._bytes_max)
         self.parked = ParkedFetch(session_fetch.wanted, self._isolation, min_bytes, request.max_wait_ms)
         self._takes_files = context.peer.takes_files
+        access = context.node.access
+        self._revision = None if access is None else access.revision
 
     def look(self, asked: Iterable[SessionPartition]) -> None:
         """Find these partitions, every time: a session outlives topics and cells."""
@@ -145,11 +164,14 @@ class _Fetch:
             self.look((wanted,))
 
     def look_and_read(self) -> Served | Awaitable[Served]:
-        """Read after a wait: what was lost may be gone with its topic, or served by a new opening of the cell."""
+        """Read after a wait: what was lost may be gone with its topic, or served by a new opening of the cell; what was
+        allowed may be forbidden."""
         if self._context.peer.is_gone:
             return FetchResponse()
+        access = self._context.node.access
+        is_open = access is None or access.revision == self._revision
         for wanted in self._session_fetch.wanted:
-            if wanted.partition is None or wanted.partition.is_lost:
+            if wanted.partition is None or wanted.partition.is_lost or not is_open:
                 self.look((wanted,))
         return self.read()
 
@@ -193,6 +215,7 @@ class _Fetch:
             self._read(wanted)
         if self._cold:
             await self._read_cold_ones()
+        self._count_read()
         for wanted, read in zip(self._session_fetch.wanted, self._reads, strict=True):
             await self._context.breathe()
             self._tell(wanted, read)
@@ -201,9 +224,12 @@ class _Fetch:
     def _begin(self) -> None:
         self._reads: list[Read] = []
         self._cold: dict[int, Awaitable[Batches]] = {}
+        self._spans: dict[SessionPartition, AbortedSpans] = {}
+        """Aborted transactions of partitions that have any, as they were when the partition was read."""
         self._topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
         self._left = self._bytes_max
         self._is_first = True
+        self._named_left = ABORTED_NAMED_MAX
 
     def _read(self, wanted: SessionPartition) -> None:
         read, size = self._read_one(wanted, self._left, is_first=self._is_first)
@@ -228,12 +254,22 @@ class _Fetch:
             return _NOTHING, 0
         try:
             end_offset = visible_end(partition.state, self._isolation)
+            aborted = partition.state.transactions.aborted
+            if aborted is not None and self._isolation is READ_COMMITTED:
+                self._spans[wanted] = aborted
+                end_offset = self._end_of_named(aborted, wanted.offset, end_offset)
             read = partition.read(ReadQuery(wanted.offset, end_offset, bytes_max, is_first, self._takes_files))
         except KafkaError as error:
             return error.code, 0
         if isinstance(read, Batches):
             return read, read.size
         return read, partition.reader.readable_bytes(wanted.offset, end_offset, bytes_max)
+
+    def _end_of_named(self, aborted: AbortedSpans, offset: int, end_offset: int) -> int:
+        """Return where what is read of a partition ends, so that a turn can name the aborted transactions in it."""
+        end = aborted.end_of(offset, end_offset, max(self._named_left, 1))
+        self._named_left -= aborted.count_before(end) - aborted.count_before(offset)
+        return end
 
     async def _read_cold(self) -> Served:
         await self._read_cold_ones()
@@ -246,7 +282,13 @@ class _Fetch:
         for index, read in zip(self._cold, done, strict=True):
             self._reads[index] = read
 
+    def _count_read(self) -> None:
+        """Count what was read against the client's quota."""
+        if self._context.peer.use is not None:
+            count_fetched(self._context.peer, sum(read.size for read in self._reads if isinstance(read, Batches)))
+
     def _respond(self) -> Served:
+        self._count_read()
         if self._answers is not None:
             fetched = self._fetched(*self._answers.topic)
             if fetched is not None:
@@ -273,13 +315,13 @@ class _Fetch:
     def _fetched(self, topic: str, topic_id: bytes) -> list[Fetched] | None:
         """Return what an answer about one topic says of its partitions; None, and nothing is done, when it is not all
         about that one, a partition could not be read, or one has aborted transactions to name."""
-        fetch, is_committed = self._session_fetch, self._isolation is READ_COMMITTED
+        fetch = self._session_fetch
         for wanted, read in zip(fetch.wanted, self._reads, strict=True):
             if type(read) is not Batches or wanted.topic != topic or wanted.topic_id != topic_id:
                 return None
             assert wanted.partition is not None
-            aborted = wanted.partition.state.transactions.aborted if is_committed else None
-            if aborted is not None and aborted.between(wanted.offset, read.next_offset):
+            aborted = self._spans.get(wanted)
+            if aborted is not None and aborted.has_between(wanted.offset, read.next_offset):
                 return None
         fetched: list[Fetched] = []
         for wanted, read in zip(fetch.wanted, self._reads, strict=True):
@@ -313,7 +355,7 @@ class _Fetch:
         if isinstance(read, Batches):
             data.records = read.buffers
             if partition is not None and read.size and self._isolation is READ_COMMITTED:
-                data.aborted_transactions = _aborted(partition, wanted.offset, read.next_offset)
+                data.aborted_transactions = _aborted(self._spans.get(wanted), wanted.offset, read.next_offset)
         elif isinstance(read, ErrorCode):
             data.error_code = read
         else:
@@ -321,10 +363,10 @@ class _Fetch:
         return data
 
 
-def _aborted(partition: PartitionServer, offset: int, end_offset: int) -> list[AbortedTransaction]:
+def _aborted(spans: AbortedSpans | None, offset: int, end_offset: int) -> list[AbortedTransaction]:
     """Return the aborted transactions with records in [offset, end_offset), by first offset."""
-    spans = partition.state.transactions.aborted_between(offset, end_offset)
-    return [AbortedTransaction(producer_id=span.producer_id, first_offset=span.first_offset) for span in spans]
+    found = aborted_between(spans, offset, end_offset)
+    return [AbortedTransaction(producer_id=span.producer_id, first_offset=span.first_offset) for span in found]
 
 
 def _is_news(wanted: SessionPartition, data: PartitionData) -> bool:

@@ -13,7 +13,7 @@ Left out: two-phase commits (version 6, KIP-939).
 
 from collections.abc import Awaitable
 
-from pqbroker.broker.ground.access import AclOperation, check_access, is_allowed
+from pqbroker.broker.ground.access import AclKind, AclOperation, check_access, is_allowed_on_any
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.transactional_requests import (
@@ -23,7 +23,6 @@ from pqbroker.broker.kafka.apis.transactional_requests import (
     take_producer_id,
     with_codes,
 )
-from pqbroker.broker.services.topics.finding import every_topic
 from pqbroker.broker.services.transactional_producers.rules import Claim, Initialisation, claim_after
 from pqbroker.conf.shares import address_of
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -39,7 +38,7 @@ def serve(
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer id and its epoch are sent together, or neither")
     if request.transactional_id is not None:
         return _initialise(context, request, request.transactional_id)
-    if not is_allowed(context, AclOperation.IDEMPOTENT_WRITE) and not every_topic(context, AclOperation.WRITE):
+    if not is_allowed_on_any(context, AclOperation.WRITE, AclKind.TOPIC):
         check_access(context, AclOperation.IDEMPOTENT_WRITE)  # who may write to a topic may do so once (KIP-679)
     producer_id = context.node.producer_ids.take()
     if producer_id is None:

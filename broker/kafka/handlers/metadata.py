@@ -22,7 +22,7 @@ from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.authorized_operations import authorized_operations
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
-from pqbroker.broker.services.topics.finding import check_creation, every_topic, find_topic
+from pqbroker.broker.services.topics.finding import check_creation, every_topic, find_topic, visible_topics
 from pqbroker.broker.services.topics.partitions import NO_TOPIC_ID
 from pqbroker.broker.services.topics.topic_names import check_topic_name
 from pqbroker.broker.services.topics.topics import find_or_create_topic
@@ -63,14 +63,23 @@ def serve(context: Context, request: MetadataRequest) -> MetadataResponse | Awai
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = authorized_operations(context)
     if request.topics is None or (context.version == 0 and not request.topics):
-        every = every_topic(context, AclOperation.DESCRIBE)
-        response.topics = each(every, lambda topic: _describe(topic, context, request))
+        if node.access is not None:
+            return _describe_visible(context, request, response)
+        response.topics = each(every_topic(context, None), lambda topic: _describe(topic, context, request))
         return response
     asked = list({(named.name, named.topic_id): named for named in request.topics}.values())
     refusals: dict[str, ErrorCode] = {}
     response.topics = each(asked, lambda named: _find(context, request, named, refusals))
     creates = _allows_creation(context, request) and (context.is_long or any(_missing(context, asked)))
     return _create(context, response, asked, refusals) if creates else response
+
+
+async def _describe_visible(
+    context: Context, request: MetadataRequest, response: MetadataResponse
+) -> MetadataResponse:
+    visible = await visible_topics(context, AclOperation.DESCRIBE)
+    response.topics = each(visible, lambda topic: _describe(topic, context, request))
+    return response
 
 
 def refuse(context: Context, request: MetadataRequest, code: ErrorCode, message: str) -> MetadataResponse:
@@ -103,7 +112,13 @@ def _find(
             check_topic_name(asked.name or "")
         topic = find_topic(context, AclOperation.DESCRIBE, asked.name, asked.topic_id if by_id else None)
     except KafkaError as error:
-        return _refused(context, asked, error.code if by_id else refusals.get(asked.name or "", error.code))
+        if by_id and error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:  # which ids exist is nobody's business
+            return _refused(context, asked, ErrorCode.UNKNOWN_TOPIC_ID)
+        answer = _refused(context, asked, error.code if by_id else refusals.get(asked.name or "", error.code))
+        if request.include_topic_authorized_operations and answer.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            resource = AclResource(AclKind.TOPIC, asked.name or "")
+            answer.topic_authorized_operations = authorized_operations(context, resource)
+        return answer
     return _describe(topic, context, request)
 
 

@@ -7,7 +7,9 @@ offset.metadata.max.bytes, is refused for itself; the rest is stored. Topics go 
 (to version 4) counts from the commit. The membership is checked and the commit enqueued in the same step, so that a
 commit let through stands before what a later owner reads.
 What is named twice is answered twice and stored as it was named last, as in Kafka.
-Left out: member epochs of KIP-848; the field is a generation.
+In a group of the consumer protocol a member commits in its epoch, from version 9 on; or in an earlier one for
+partitions that it has had since (KIP-1251), else the whole is STALE_MEMBER_EPOCH.
+Left out: nothing.
 """
 
 from collections.abc import Awaitable
@@ -17,6 +19,7 @@ from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, ch
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
+from pqbroker.broker.services.coordination.modern.commits import check_commit
 from pqbroker.broker.services.topics.finding import find_topic
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -141,10 +144,17 @@ class _Commit:
         """KafkaError unless the group lets this client commit now; the commit is enqueued in the same call."""
         request = self._request
         current = self._context.node.cell.current
-        current.coordinators.check_commit(
-            request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch,
-            has_offsets=current.topics.offsets.knows,
-        )
+        group = current.coordinators.modern_group(request.group_id)
+        if group is None:
+            current.coordinators.check_commit(
+                request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch,
+                has_offsets=current.topics.offsets.knows,
+            )
+            return
+        epoch = request.generation_id_or_member_epoch
+        fence = check_commit(group, request.member_id, epoch, self._context.version)
+        if fence is not None:
+            fence.check((current.topics.id_of(name), index) for name, index in self._offsets)
 
     def _refused(self, refusal: KafkaError) -> OffsetCommitResponse:
         code = refusal.code

@@ -6,7 +6,9 @@ Null topics (from version 2) mean all that the group has. Several groups from ve
 where an unknown id is UNKNOWN_TOPIC_ID. With require_stable (version 7) a partition with an offset in a transaction
 that is not over is UNSTABLE_OFFSET_COMMIT.
 What is named twice is answered twice, as in Kafka. A partition whose rows are damaged is CORRUPT_MESSAGE.
-Left out: member ids and epochs of KIP-848 (version 9), which classic groups do not look at either.
+In a group of the consumer protocol a member may say who it is (version 9), and is refused for an epoch that is not its
+own: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH. Classic groups do not look at either.
+Left out: nothing.
 """
 
 from collections.abc import Callable
@@ -17,6 +19,7 @@ from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, ch
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
+from pqbroker.broker.services.coordination.modern.commits import check_read
 from pqbroker.broker.services.topics.finding import find_topic
 from pqbroker.broker.services.topics.partitions import NO_TOPIC_ID
 from pqbroker.pq.log.consumers import ConsumerOffset
@@ -102,10 +105,20 @@ def _answer_group(
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=every.code)
     try:
         check_access(context, AclOperation.DESCRIBE, AclResource(AclKind.GROUP, asked.group_id))
+        if asked.member_id is not None or asked.member_epoch >= 0:
+            _check_member(context, asked)
         topics = _topics(context, _finder(context, asked.group_id, request), asked.topics, every)
     except KafkaError as refusal:
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=refusal.code)
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
+
+
+def _check_member(context: Context, asked: OffsetFetchRequestGroup) -> None:
+    """Check the epoch of a member of a group of KIP-848. KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
+    _check_serving(context)
+    group = context.node.cell.current.coordinators.modern_group(asked.group_id)
+    if group is not None:
+        check_read(group, asked.member_id, asked.member_epoch)
 
 
 def _topics(

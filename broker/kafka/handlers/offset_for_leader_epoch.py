@@ -6,7 +6,7 @@ What is named twice is answered twice, as in Kafka.
 Left out: replicas as askers; they get the same answer.
 """
 
-from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.ground.access import AclOperation, is_allowed
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
@@ -23,12 +23,13 @@ from pqbroker.protocol.messages.offset_for_leader_epoch import (
 
 
 def serve(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    operation = None if is_allowed(context, AclOperation.CLUSTER_ACTION) else AclOperation.DESCRIBE
     return OffsetForLeaderEpochResponse(
         topics=each(
             request.topics,
             lambda topic: OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=each(topic.partitions, lambda asked: _answer(context, topic.topic, asked)),
+                partitions=each(topic.partitions, lambda asked: _answer(context, operation, topic.topic, asked)),
             ),
         )
     )
@@ -50,10 +51,12 @@ def refuse(
     )
 
 
-def _answer(context: Context, named: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _answer(
+    context: Context, operation: AclOperation | None, named: str, asked: OffsetForLeaderPartition
+) -> EpochEndOffset:
     answer = EpochEndOffset(partition=asked.partition)
     try:
-        topic = find_topic(context, AclOperation.DESCRIBE, named)
+        topic = find_topic(context, operation, named)
         partition = find_readable(topic, asked.partition)
         check_leader_epoch(partition, asked.current_leader_epoch)
     except KafkaError as error:

@@ -26,6 +26,7 @@ from pqbroker.broker.kafka.apis.answer import Answer
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
+from pqbroker.broker.kafka.apis.metering import produce_pause_ms
 from pqbroker.broker.kafka.apis.transactional_requests import FENCED_AS_EPOCH, producers_of
 from pqbroker.broker.kafka.lanes.produce_answers import Decided
 from pqbroker.broker.kafka.lanes.produce_lane import open_lane
@@ -73,6 +74,8 @@ def serve(
     if request.transactional_id is not None:
         producers_of(context, request.transactional_id, AclOperation.WRITE)
     append = _Append(context, request)
+    if context.peer.use is not None:
+        append.pause(produce_pause_ms(context.peer, context.frame_bytes))
     if context.is_long:
         return append.enqueue_in_slices()
     append.enqueue()
@@ -120,6 +123,11 @@ class _Append:
         self._throttle_ms = 0
         self._waiting = 1
         self.answer: Answer[ProduceResponse] = Answer()
+
+    def pause(self, pause_ms: int) -> None:
+        """Have the client pause that long at least."""
+        if pause_ms > self._throttle_ms:
+            self._throttle_ms = self.answer.pause_ms = pause_ms
 
     def enqueue(self) -> None:
         """Put every batch into its partition's queue, in the order of the request."""
@@ -215,9 +223,7 @@ class _Append:
             checks.write(partition, records, header, answered, preparation=preparation)
         else:
             partition.writer.append(records, header, answered)
-        pause_ms = partition.throttle_ms(len(records), header.record_count)
-        if pause_ms > self._throttle_ms:
-            self._throttle_ms = self.answer.pause_ms = pause_ms
+        self.pause(partition.throttle_ms(len(records), header.record_count))
 
     def _decide(self, decided: list[Decided | None], position: int, told: Decided) -> None:
         decided[position] = told

@@ -24,10 +24,10 @@ seldom = SeldomLog(logging.getLogger(__name__))
 
 
 def serve(context: Context, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
-    check_access(context, AclOperation.READ, AclResource(AclKind.GROUP, request.group_id))
-    check_group_id(request.group_id)
     if context.version >= NAMED_FROM_VERSION and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "name the group's protocol and its type")
+    check_access(context, AclOperation.READ, AclResource(AclKind.GROUP, request.group_id))
+    check_group_id(request.group_id)
     answer: Answer[SyncGroupResponse] = Answer()
 
     def settle(synced: Synced) -> None:

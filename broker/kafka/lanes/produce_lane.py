@@ -7,7 +7,9 @@ A request is left to be dispatched, before anything is done, when
 - the topic is gone, has another config, or may not be written to by the caller;
 - the topic's batches need a preparation other than a look at their keys, which those of a compacted topic need;
 - batches for one of the partitions wait for their preparation, and the topic is not compacted;
-- a partition does not exist, or a batch fails a check but that of its keys, or is transactional.
+- a partition does not exist, or a batch fails a check but that of its keys;
+- a batch is transactional, and its partition does not belong to its producer's open transaction yet, or something else
+  is asked about the transactional id.
 
 A thread looks at the keys of batches that take long, as on the general road. What becomes of its batches later, errors
 and pauses too, is answered as the handler would.
@@ -18,14 +20,15 @@ from collections.abc import Callable
 from functools import cache, partial
 from struct import Struct
 from time import perf_counter
-from typing import Final
+from typing import Final, NamedTuple
 
-from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, check_access
 from pqbroker.broker.ground.metrics import RouteMetrics
 from pqbroker.broker.ground.seldom_log import SeldomLog
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.exchange import Output
 from pqbroker.broker.kafka.apis.lane import LaneRoad
+from pqbroker.broker.kafka.apis.metering import produce_pause_ms
 from pqbroker.broker.kafka.lanes.produce_answers import API_KEY, Decided, ProduceAnswers, Respond
 from pqbroker.broker.kafka.lanes.produced_partitions import cut_fixed, cut_flexible
 from pqbroker.broker.kafka.lanes.words import BODY_AT, TOPIC_IDS_FROM_VERSION, Words, find_words, topic_words
@@ -34,12 +37,13 @@ from pqbroker.broker.services.topics.partitions import find_partition
 from pqbroker.broker.services.topics.record_checks import KEYS_ONLY, Preparation, RecordChecks, preparation_of
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
-from pqbroker.protocol.errors import KafkaError
+from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.layout import codes, count_bytes, encoded
 from pqbroker.protocol.messages.produce import ProduceRequest
 from pqbroker.protocol.produced_batches import check_produced
 from pqbroker.protocol.records import TRANSACTIONAL, BatchHeader
 from pqbroker.protocol.schema import is_flexible
+from pqbroker.storage.tablets.coordinator_rows import TransactionalImage
 
 PRODUCE_LANES_FROM_VERSION: Final = 7
 """Before, an answer has no log start offset (5), and zstd is not allowed (7)."""
@@ -56,12 +60,12 @@ def open_lane(
     """Return a lane for requests that repeat one which was dispatched; None if they must be dispatched too."""
     if context.version < PRODUCE_LANES_FROM_VERSION or len(request.topic_data) != 1:
         return None
-    if request.acks not in (-1, 0, 1) or request.transactional_id is not None:
+    if request.acks not in (-1, 0, 1):
         return None
     (asked,) = request.topic_data
     flexible = is_flexible(API_KEY, context.version)
     name = topic_words(context, asked.name, asked.topic_id, flexible=flexible)
-    start, numbers = _request_layout(context.version)
+    start, numbers = _request_layout(context.version, request.transactional_id)
     one = count_bytes(1, flexible=flexible)
     words = find_words(frame, start + numbers.pack(request.acks, request.timeout_ms) + one + name)
     if words is None:
@@ -75,33 +79,50 @@ def open_lane(
     if preparation is not None and preparation is not KEYS_ONLY:
         return None
     answers = ProduceAnswers(context, request, name, respond)
-    return ProduceLane(context, words, (topic, preparation), answers, road.metrics)
+    prepared = PreparedTopic(topic, preparation, request.transactional_id)
+    return ProduceLane(context, words, prepared, answers, road.metrics)
+
+
+def _request_layout(version: int, transactional_id: str | None) -> tuple[bytes, Struct]:
+    """Return how a request begins, and the numbers that follow up to its topics."""
+    return _layout(version) if transactional_id is None else _layout_of(version, transactional_id)
 
 
 @cache
-def _request_layout(version: int) -> tuple[bytes, Struct]:
-    """Return how a request without a transactional id begins, and the numbers that follow up to its topics."""
+def _layout(version: int) -> tuple[bytes, Struct]:
+    return _layout_of(version, None)
+
+
+def _layout_of(version: int, transactional_id: str | None) -> tuple[bytes, Struct]:
     numbers = Struct(">" + codes(ProduceRequest, version, after="transactional_id"))
     flexible = is_flexible(API_KEY, version)
     tail = count_bytes(0, flexible=flexible) + (b"\0" if flexible else b"")
-    return encoded(ProduceRequest(), version)[: -numbers.size - len(tail)], numbers
+    request = ProduceRequest(transactional_id=transactional_id)
+    return encoded(request, version)[: -numbers.size - len(tail)], numbers
+
+
+class PreparedTopic(NamedTuple):
+    """A topic, the preparation of its batches as long as its config is the same, the producer's transactional id."""
+
+    topic: Topic
+    preparation: Preparation | None
+    transactional_id: str | None
 
 
 class ProduceLane:
     """A lane: what the requests on it have in common."""
 
     __slots__ = (
-        "_bytes_max", "_config", "_cut", "_name", "_peer", "_topic_id", "_words", "answers", "form", "metrics",
-        "preparation",
+        "_bytes_max", "_config", "_cut", "_name", "_peer", "_topic_id", "_transactional_id", "_use", "_words",
+        "answers", "form", "metrics", "preparation",
     )  # fmt: skip
 
     def __init__(
-        self, context: Context, words: Words, prepared: tuple[Topic, Preparation | None], answers: ProduceAnswers,
-        metrics: RouteMetrics,
-    ) -> None:  # fmt: skip
-        """`prepared`: the topic, and the preparation of its batches, as long as its config is the same."""
-        topic, self.preparation = prepared
+        self, context: Context, words: Words, prepared: PreparedTopic, answers: ProduceAnswers, metrics: RouteMetrics
+    ) -> None:
+        topic, self.preparation, self._transactional_id = prepared
         self._peer = context.peer
+        self._use = context.peer.use
         self.form = self._words = words
         self._cut = cut_flexible if words.is_flexible else cut_fixed
         self._name = topic.record.name
@@ -121,6 +142,8 @@ class ProduceLane:
         if checked is None:
             return None
         exchange = ProduceInLane(self, frame, [each[0] for each in checked], started_at)
+        if self._use is not None:
+            exchange.pause_ms = produce_pause_ms(self._peer, len(frame))
         if self.preparation is None:
             exchange.enqueue(checked)
         else:
@@ -139,9 +162,10 @@ class ProduceLane:
             topic = find_topic(peer, AclOperation.WRITE, self._name, self._topic_id)
             if topic.config is not self._config:
                 return None
+            opened = None if self._transactional_id is None else self._find_open(self._transactional_id)
             for index, records in partitions:
                 header = check_produced(records, bytes_max)
-                if header.attributes & TRANSACTIONAL:
+                if header.attributes & TRANSACTIONAL and not _is_part(opened, topic, index, header):
                     return None
                 partition = find_partition(topic, index)
                 if waiting and partition in waiting:
@@ -150,6 +174,25 @@ class ProduceLane:
         except KafkaError:
             return None
         return checked
+
+    def _find_open(self, transactional_id: str) -> TransactionalImage | None:
+        """Return the producer's open transaction. KafkaError where the request is to be refused as a whole."""
+        peer = self._peer
+        check_access(peer, AclOperation.WRITE, AclResource(AclKind.TRANSACTIONAL_ID, transactional_id))
+        current = peer.node.cell.current
+        if current.cell.reading_only:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, current.cell.reading_only)
+        return current.transactional_producers.find_open(transactional_id)
+
+
+def _is_part(opened: TransactionalImage | None, topic: Topic, index: int, header: BatchHeader) -> bool:
+    """Return True if a batch is one of an open transaction, by its producer and its partition."""
+    return (
+        opened is not None
+        and header.producer_id == opened.producer_id
+        and header.producer_epoch == opened.epoch
+        and (topic.record.topic_id, index) in opened.partitions
+    )
 
 
 class ProduceInLane:

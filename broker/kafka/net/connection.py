@@ -16,12 +16,14 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
+from pqbroker.broker.ground.access import ANONYMOUS, Principal
 from pqbroker.broker.ground.client_connections import ConnectionFacts
 from pqbroker.broker.ground.listeners import Address, Listener
 from pqbroker.broker.ground.seldom_log import SeldomLog
 from pqbroker.broker.kafka.apis.answer_budget import UNTAKEN_S, Untaken
 from pqbroker.broker.kafka.apis.context import KafkaNode, Peer
 from pqbroker.broker.kafka.apis.exchange import Exchange
+from pqbroker.broker.kafka.apis.metering import begin_metered
 from pqbroker.broker.kafka.net.connection_states import (
     ADMISSION,
     LIFE,
@@ -35,6 +37,7 @@ from pqbroker.broker.kafka.net.connection_states import (
 from pqbroker.broker.kafka.net.dispatch import Dispatcher
 from pqbroker.broker.kafka.net.dispatched import PRODUCE
 from pqbroker.broker.kafka.net.intake import Intake
+from pqbroker.broker.kafka.net.login_gate import LoginEntrance
 from pqbroker.broker.kafka.net.outbox import Outbox
 from pqbroker.broker.kafka.net.receiving import Receiving
 from pqbroker.conf.shares import holder_of
@@ -61,15 +64,15 @@ class Connection(asyncio.BufferedProtocol):
     """Requests of one connection are answered in the order they came."""
 
     __slots__ = (
-        "_admission", "_connections", "_dispatcher", "_in_flight", "_intake", "_life", "_listener", "_metrics",
-        "_node", "_outbox", "_reader", "_receiving", "_share", "_transport", "_unserved", "_untaken", "active_at",
-        "bytes_in", "bytes_out", "peer",
+        "_admission", "_connections", "_dispatcher", "_entrance", "_in_flight", "_intake", "_life", "_listener",
+        "_metrics", "_node", "_outbox", "_reader", "_receiving", "_share", "_transport", "_unserved", "_untaken",
+        "active_at", "bytes_in", "bytes_out", "peer",
     )  # fmt: skip
 
     def __init__(
         self,
         node: KafkaNode,
-        dispatcher: Dispatcher,
+        entrance: Dispatcher | LoginEntrance,
         receiving: Receiving,
         connections: "Connections",
         listener: Listener,
@@ -77,7 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         self._node = node
         self._listener = listener
         self._metrics = node.metrics
-        self._dispatcher = dispatcher
+        self._entrance = entrance
         self._receiving = receiving
         self._connections = connections
         self._unserved: deque[memoryview] = deque()
@@ -98,7 +101,8 @@ class Connection(asyncio.BufferedProtocol):
             host=peer[0] if peer else "",
             port=peer[1] if peer else 0,
             holder=holder_of(peer[0], peer[1]) if peer else "",
-            takes_files=SENDS_FILES and self._listener.takes_files and bool(transport.get_extra_info("socket")),
+            principal=Principal("User", user) if (user := transport.get_extra_info("certificate_user")) else ANONYMOUS,
+            takes_files=SENDS_FILES and self._takes_files(),
         )
         self._untaken = Untaken(self._node.answers, self.peer.holder)
         self._outbox = Outbox(
@@ -109,8 +113,16 @@ class Connection(asyncio.BufferedProtocol):
         self._intake = Intake(self.peer, self._transport, self._receiving, requests, self._make_room)
         self._share = self._intake.share
         self._reader = self._intake.reader
+        self._dispatcher = self._entrance.enter(self)
         if not self._connections.add(self):
             self._close()
+
+    def _takes_files(self) -> bool:
+        """Return True if files may be sent past the transport, which under TLS has no socket."""
+        listener = self._listener
+        if not listener.takes_files or listener.protocol.is_encrypted:
+            return False
+        return bool(self._transport.get_extra_info("socket"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._life = LIFE[self._life, LifeEvent.LOSE]
@@ -169,6 +181,16 @@ class Connection(asyncio.BufferedProtocol):
         if self._life >= Life.CLOSING:
             self._end()
         self._go_on()
+
+    def admit(self, receiving: Receiving) -> None:
+        """Count the client among those that have logged in, with its requests in work and what has arrived."""
+        self._receiving = receiving
+        self._intake.admit(receiving)
+        self._share = self._intake.share
+
+    @property
+    def listener_name(self) -> str:
+        return self._listener.name
 
     @property
     def is_idle(self) -> bool:
@@ -252,7 +274,13 @@ class Connection(asyncio.BufferedProtocol):
             outbox.plan()
 
     def _begin(self, frame: memoryview) -> None:
-        exchange = self._dispatcher.begin(self.peer, frame)
+        use = self.peer.use
+        if use is None or use.busy is None:
+            exchange = self._dispatcher.begin(self.peer, frame)
+        else:
+            exchange = begin_metered(self._dispatcher, self.peer, frame)
+            if self.peer.owed_ms:
+                self._intake.pause(self.peer.owed_ms)
         if exchange.pause_ms:
             self._intake.pause(exchange.pause_ms)
         if exchange.is_done and not self._in_flight:
@@ -313,13 +341,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._life >= Life.CLOSING:
             return
         output = exchange.output
-        if exchange.must_close:
-            self._close()
-        elif output is not None:
+        if output is not None:
             size = sum(map(len, output))
             self._metrics.bytes_out += size
             self.bytes_out += size
             self._outbox.put(output, size)
+        if exchange.must_close:
+            self._close()
 
     def _cut_unread(self, stall_s: float) -> None:
         self._metrics.connections_unread += 1

@@ -28,10 +28,13 @@ class Connections:
         metrics: Metrics,
         connections_max: Callable[[], int],
         settings: Callable[[], BrokerSettings] | None = None,
+        pause_ms: Callable[[str], int] | None = None,
     ) -> None:
-        """`settings`: those in force now, for the limits of each address; None: there are no such limits."""
+        """`settings`: those in force now, for the limits of each address; None: there are no such limits. `pause_ms`:
+        counts a connection of an address, and returns for how long it comes too early; None: never."""
         self._loop = loop
         self._metrics = metrics
+        self._pause_ms = pause_ms
         self._limits = ConnectionLimits(connections_max, settings, loop.time)
         self._open: dict[Connection, int] = {}
         """Connections with their numbers, which rise and are never reused."""
@@ -54,6 +57,9 @@ class Connections:
         """Add a connection; False above a limit: it must close. Another one may close for its sake."""
         limits = self._limits
         refusal = limits.refusal(connection)
+        pause_ms = 0 if refusal is not None or self._pause_ms is None else self._pause_ms(connection.peer.host)
+        if pause_ms:
+            refusal = f"its address makes more connections a second than its quota allows; it has to wait {pause_ms} ms"
         if refusal is None and not limits.has_room(connection):
             gives_way = limits.gives_way(connection, self._open)
             if gives_way is None:

@@ -11,7 +11,7 @@ import logging
 import struct
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pqbroker.broker.ground.refusals import translate
 from pqbroker.broker.ground.seldom_log import SeldomLog
@@ -22,9 +22,12 @@ from pqbroker.broker.kafka.apis.context import Context, KafkaNode, Peer
 from pqbroker.broker.kafka.apis.exchange import Exchange, Output
 from pqbroker.broker.kafka.apis.lane import LANES_MAX, Lane, LaneRoad
 from pqbroker.broker.kafka.net.dispatched import Dispatched, OnError, ServedVersion
-from pqbroker.protocol.errors import ErrorCode, ProtocolError, TooManyElements
+from pqbroker.protocol.errors import ErrorCode, LastAnswer, ProtocolError, TooManyElements
 from pqbroker.protocol.frames import frame as framed
 from pqbroker.protocol.headers import decode_request_header
+
+if TYPE_CHECKING:
+    from pqbroker.broker.kafka.net.connection import Connection
 
 seldom = SeldomLog(logging.getLogger(__name__))
 
@@ -50,6 +53,10 @@ class Dispatcher:
         self._apis = {api.key: api for api in apis}
         self._routes: dict[int, ServedVersion] = {}
         self._count_error: OnError = node.metrics.count_error
+
+    def enter(self, _: "Connection") -> "Dispatcher":
+        """Return what serves a new connection's requests: nothing stands before this dispatcher."""
+        return self
 
     def begin(self, peer: Peer, frame: memoryview) -> Exchange:
         """Serve a request in its lane, or decode it and serve it, in the same call; the exchange may be done already.
@@ -92,7 +99,10 @@ class Dispatcher:
         exchange.route = route
         peer.client_id = header.client_id
         peer.apis |= 1 << key
+        quotas = self._node.quotas
+        peer.use = quotas.of(peer.principal, header.client_id) if quotas.entries else None
         exchange.context = Context(self._node, peer, version, header.client_id)
+        exchange.context.frame_bytes = len(frame)
         try:
             exchange.request = route.decode(frame[position:], SHORT_ELEMENTS_MAX)
         except TooManyElements:
@@ -241,6 +251,8 @@ class Dispatcher:
 
     def _send(self, exchange: Dispatched, response: Any, on_error: OnError | None = None) -> None:
         """Encode a response, which counts its error codes unless `on_error` does something else with them."""
+        if exchange.context.peer.owed_ms:
+            _add_pause(exchange.context.peer, response)
         if response is None:
             exchange.finish()
         elif exchange.route.api.answers_at_length or exchange.context.is_long:
@@ -305,10 +317,19 @@ class Dispatcher:
             code, message = translate(error)
             self._count_error(code)
             response = route.refuse(exchange.context, exchange.request, code, message)
+            exchange.must_close = isinstance(error, LastAnswer)
         if response is None:
             seldom.info("%s: the connection is closed: %s", route.api.name, error)
             exchange.must_close = True
         self._send(exchange, response, _is_counted)
+
+
+def _add_pause(peer: Peer, response: Any) -> None:
+    """Have an answer say the pause that the client's use of processor time gives."""
+    if peer.use is None or peer.use.busy is None:
+        peer.owed_ms = 0
+    elif getattr(response, "throttle_time_ms", peer.owed_ms) < peer.owed_ms:
+        response.throttle_time_ms = peer.owed_ms
 
 
 def _put_first(lanes: dict[int, list[Lane]], key: int, lane: Lane) -> None:

@@ -40,12 +40,32 @@ class Intake:
         self._unserved, self._in_flight = requests
         self._make_room = make_room
         self._pause = ReadingPause(peer.node.loop)
-        self.reader = FrameReader(self._settings.socket_request_max_bytes, receiving.buffer, self._grant)
+        self.reader = FrameReader(receiving.frame_bytes_max, receiving.buffer, self._grant)
         self.held_bytes = 0
         """Bytes that the reader holds, as the node counts them."""
         self.bytes = 0
         """Bytes of requests that have arrived whole and are not answered; the connection counts them."""
         self.state = Intaking.READING
+
+    def admit(self, receiving: Receiving) -> None:
+        """Count all that the connection has with other connections from now on, and read frames as they do."""
+        held = self.held_bytes
+        self._receiving.release(self)
+        left = self.share
+        left.leave(self)
+        left.give_back(self.bytes)
+        self._receiving = receiving
+        self._budget = receiving.budget
+        self.share = receiving.budget.share(left.holder)
+        self.share.takers[self] = None
+        self.share.take(self.bytes)
+        self.reader.allow(receiving.frame_bytes_max)
+        claimed = self.reader.claimed_bytes
+        if held:
+            receiving.hold(self, held, is_new=True)
+        if claimed and receiving.claim(self, claimed):
+            self.begin_claimed()
+        self.consider()
 
     def count_held(self, *, is_new: bool) -> None:
         """The reader holds other bytes than before; a request began just now where `is_new`.

@@ -136,7 +136,11 @@ class _Unfinished:
 class Receiving:
     """The receiving side that the connections of a node share. Whole requests are counted in `budget` alone."""
 
-    def __init__(self, settings: BrokerSettings, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, settings: BrokerSettings, loop: asyncio.AbstractEventLoop, frame_bytes_max: int = 0
+    ) -> None:
+        """`frame_bytes_max`: 0 for that of the settings."""
+        self.frame_bytes_max = frame_bytes_max or settings.socket_request_max_bytes
         self.buffer = receive_buffer()
         self.budget = ByteBudget(settings.node_bytes_max)
         reserved = min(settings.reserved_bytes, settings.node_bytes_max // 4)

@@ -1,0 +1,212 @@
+"""Login of one connection: its state, from before the handshake to the session that ends or is renewed (KIP-368).
+
+    opened          ApiVersions -> versioned; SaslHandshake -> authenticating
+    versioned       SaslHandshake -> authenticating
+    authenticating  SaslAuthenticate, or tokens without a header after version 0 of the handshake -> logged in
+    logged in       SaslHandshake, at most once a second -> authenticating
+    failed          by whatever proves nothing; the connection closes behind the answer
+
+The table is `LOGIN_STATES`. What a state lets pass is the gate's business (`net/login_gate.py`).
+"""
+
+import asyncio
+import logging
+import os
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from enum import IntEnum, auto
+from typing import Final, NoReturn
+
+from pqbroker.broker.ground.access import Principal
+from pqbroker.broker.ground.seldom_log import SeldomLog
+from pqbroker.broker.kafka.apis.context import Peer
+from pqbroker.broker.services.logins.listener_logins import listed_users, mechanisms_of, session_ms_of
+from pqbroker.broker.services.logins.sasl_login import (
+    LoginBusy,
+    LoginParts,
+    LoginRefused,
+    Proved,
+    SaslLogin,
+    begin_login,
+)
+from pqbroker.protocol.errors import ErrorCode, KafkaError, LastAnswer, ProtocolError
+
+REAUTH_PERIOD_S: Final = 1.0
+"""Least time between two logins on one connection, as in Kafka."""
+_NONCE_BYTES: Final = 24
+
+seldom = SeldomLog(logging.getLogger(__name__))
+
+
+class LoginState(IntEnum):
+    """States of a login."""
+
+    OPENED = auto()
+    VERSIONED = auto()
+    AUTHENTICATING = auto()
+    LOGGED_IN = auto()
+    FAILED = auto()
+
+
+class LoginEvent(IntEnum):
+    LIST_VERSIONS = auto()
+    SHAKE_HANDS = auto()
+    PROVE = auto()
+    FAIL = auto()
+
+
+LOGIN_STATES: Final[Mapping[tuple[LoginState, LoginEvent], LoginState]] = {
+    (LoginState.OPENED, LoginEvent.LIST_VERSIONS): LoginState.VERSIONED,
+    (LoginState.LOGGED_IN, LoginEvent.LIST_VERSIONS): LoginState.LOGGED_IN,
+    (LoginState.OPENED, LoginEvent.SHAKE_HANDS): LoginState.AUTHENTICATING,
+    (LoginState.VERSIONED, LoginEvent.SHAKE_HANDS): LoginState.AUTHENTICATING,
+    (LoginState.LOGGED_IN, LoginEvent.SHAKE_HANDS): LoginState.AUTHENTICATING,
+    (LoginState.AUTHENTICATING, LoginEvent.PROVE): LoginState.LOGGED_IN,
+    **{(state, LoginEvent.FAIL): LoginState.FAILED for state in LoginState},
+}
+
+
+class Login:
+    """The login of one connection. `admit` is called when the client has logged in, `give_up` when it took too long."""
+
+    __slots__ = (
+        "_admit", "_began_s", "_give_up", "_listener", "_mechanism", "_peer", "_sasl", "_timer", "_user", "expires_s",
+        "is_headless", "lifetime_ms", "state",
+    )  # fmt: skip
+
+    def __init__(self, peer: Peer, listener: str, admit: Callable[[], None], give_up: Callable[[], None]) -> None:
+        self._peer = peer
+        self._listener = listener
+        self._admit = admit
+        self._give_up = give_up
+        self._mechanism = ""
+        self._user: str | None = None
+        """The user that has logged in; it stays the same."""
+        self._sasl: SaslLogin | None = None
+        self._began_s = 0.0
+        self.state = LoginState.OPENED
+        self.is_headless = False
+        """True if tokens come without the header of SaslAuthenticate."""
+        self.expires_s = 0.0
+        """Loop time at which the session ends; 0: never."""
+        self.lifetime_ms = 0
+        """Milliseconds that the session had when it began; 0: no end."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._begin_timer()
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """Return the mechanisms that the client may choose."""
+        return mechanisms_of(self._peer.node.settings, self._listener)
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.state is LoginState.AUTHENTICATING
+
+    @property
+    def is_expired(self) -> bool:
+        return 0.0 < self.expires_s < self._peer.node.loop.time()
+
+    def list_versions(self) -> None:
+        """Note that the client was sent what is served."""
+        self.state = LOGIN_STATES[self.state, LoginEvent.LIST_VERSIONS]
+
+    async def choose(self, mechanism: str, version: int) -> None:
+        """Begin a login in a mechanism. LastAnswer where it is off; KafkaError where none may begin now."""
+        now_s = self._peer.node.loop.time()
+        if self.state is LoginState.LOGGED_IN and now_s - self._began_s < REAUTH_PERIOD_S:
+            raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "the client has logged in less than a second ago")
+        if mechanism not in self.mechanisms:
+            refused = LoginRefused("mechanism", f"the mechanism {mechanism[:40]!r} is off", "")
+            await self._refuse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, refused)
+        if self._user is not None and mechanism != self._mechanism:
+            text = (
+                f"SASL mechanism '{mechanism}' requested by client is not supported for re-authentication of mechanism "
+                f"'{self._mechanism}'"
+            )
+            await self._refuse(ErrorCode.SASL_AUTHENTICATION_FAILED, LoginRefused("mechanism", text, text))
+        self.state = LOGIN_STATES[self.state, LoginEvent.SHAKE_HANDS]
+        self.is_headless = version == 0
+        self._began_s = now_s
+        self._mechanism = mechanism
+        node = self._peer.node
+        users = listed_users(node.settings, self._listener)
+        self._sasl = begin_login(mechanism, LoginParts(node.logins, _nonce, users, self._peer.holder))
+        self._begin_timer()
+
+    async def answer(self, token: bytes) -> bytes:
+        """Return the bytes that answer a token of the client, who has logged in with the last one.
+
+        LastAnswer where it proves nothing, ProtocolError where the broker is too busy to know.
+        """
+        sasl = self._sasl
+        assert sasl is not None, "the gate lets no token pass before a mechanism is chosen"
+        try:
+            step = await sasl.answer(token)
+            if isinstance(step, Proved):
+                self._check_same_user(step.name)
+        except LoginRefused as refused:
+            await self._refuse(ErrorCode.SASL_AUTHENTICATION_FAILED, refused)
+        except LoginBusy:
+            self._peer.node.metrics.count_login_refusal(self._mechanism, "busy")
+            raise ProtocolError("too many passwords wait for their check; see pqbroker.login.checks.max") from None
+        if isinstance(step, bytes):
+            return step
+        self._begin_session(step.name)
+        return step.token
+
+    def leave(self) -> None:
+        """End the timer: the connection has closed."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _begin_session(self, name: str) -> None:
+        peer = self._peer
+        node = peer.node
+        is_first, self._user = self._user is None, name
+        self.state = LOGIN_STATES[self.state, LoginEvent.PROVE]
+        self._sasl = None
+        self.leave()
+        self.lifetime_ms = session_ms_of(node.settings, self._listener, self._mechanism)
+        self.expires_s = node.loop.time() + self.lifetime_ms / 1000 if self.lifetime_ms else 0.0
+        peer.principal = Principal("User", name)
+        peer.lanes.clear()
+        node.metrics.count_login(self._mechanism)
+        if is_first:
+            self._admit()
+
+    def _check_same_user(self, name: str) -> None:
+        if self._user not in (None, name):
+            text = f"Cannot change principals during re-authentication from User.{self._user}: User.{name}"
+            raise LoginRefused("credentials", "it logged in as another user than before", text)
+
+    async def _refuse(self, code: ErrorCode, refused: LoginRefused) -> NoReturn:
+        """End the login; the answer comes late, so that nobody tries passwords fast."""
+        self.state = LOGIN_STATES[self.state, LoginEvent.FAIL]
+        self._sasl = None
+        self._peer.node.metrics.count_login_refusal(self._mechanism, refused.kind)
+        seldom.warning(
+            "login from %s on listener %s refused (%s): %s",
+            self._peer.host, self._listener, self._mechanism or "no mechanism", refused.reason,
+        )  # fmt: skip
+        await asyncio.sleep(self._peer.node.settings.failed_login_delay_ms / 1000)
+        raise LastAnswer(code, refused.message)
+
+    def _begin_timer(self) -> None:
+        node = self._peer.node
+        self.leave()
+        self._timer = node.loop.call_later(node.settings.login_timeout_ms / 1000, self._end_late)
+
+    def _end_late(self) -> None:
+        self._timer = None
+        self._peer.node.metrics.count_login_refusal(self._mechanism, "time")
+        seldom.warning(
+            "connection from %s to listener %s closed: its client did not log in within pqbroker.login.timeout.ms",
+            self._peer.host, self._listener,
+        )  # fmt: skip
+        self._give_up()
+
+
+def _nonce() -> str:
+    return b64encode(os.urandom(_NONCE_BYTES)).decode()

@@ -1,0 +1,26 @@
+"""SaslAuthenticate (key 36), versions 0 to 2.
+
+Behaviour: carries the tokens of the mechanism that SaslHandshake chose; with the last one the client has logged in, for
+session_lifetime_ms (`connections.max.reauth.ms`; 0: for as long as it is connected). What proves nothing is
+SASL_AUTHENTICATION_FAILED, after `connection.failed.authentication.delay.ms`, and the connection closes. Where a client
+has logged in already, and on a plain listener, it is ILLEGAL_SASL_STATE.
+Left out: GSSAPI, OAUTHBEARER, delegation tokens.
+"""
+
+from pqbroker.broker.kafka.apis.api import Api
+from pqbroker.broker.kafka.apis.context import Context
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+
+async def serve(context: Context, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+    login = context.peer.login
+    if login is None or not login.is_under_way:
+        text = "SaslAuthenticate request received after successful authentication"
+        raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, text)
+    token = await login.answer(request.auth_bytes)
+    lifetime_ms = 0 if login.is_under_way else login.lifetime_ms
+    return SaslAuthenticateResponse(error_message=None, auth_bytes=token, session_lifetime_ms=lifetime_ms)
+
+
+API = Api(request=SaslAuthenticateRequest, response=SaslAuthenticateResponse, serve=serve)
