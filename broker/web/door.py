@@ -7,6 +7,7 @@ they answer whatever other connections do.
 
 import asyncio
 import json
+import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import partial
@@ -29,6 +30,7 @@ METRICS_SLOTS = 16
 """Slots of /metrics, beyond pqbroker.http.connections.max."""
 _HEAD_BYTES = 16 << 10
 """A longer head is aiohttp's to refuse."""
+_HOST = re.compile(rb"\r\nhost:[ \t]*([A-Za-z0-9.:\[\]_-]{1,255})[ \t]*\r\n", re.IGNORECASE)
 _LINGER_S = 1.0
 """Seconds in which the rest of an unwanted body is read and dropped, so that the answer arrives."""
 
@@ -124,6 +126,28 @@ def _answer(transport: asyncio.Transport, status: int, document: Any) -> None:
     )
     transport.write(head.encode() + body)
     transport.close()
+
+
+def answer_plain(own: str, data: bytes) -> bytes:
+    """Answer a client that speaks plain HTTP where https is served: where to go, or that a request has to be sent
+    again, since it may have sent a secret. `own`: HOST:PORT of the node."""
+    method, _, rest = data.partition(b" ")
+    if not method.isalpha() or not method.isupper():
+        return b""
+    found = _HOST.search(data)
+    host = found[1].decode() if found else own
+    path = rest.partition(b" ")[0]
+    if method in (b"GET", b"HEAD") and path.startswith(b"/") and path.isascii():
+        status, location = HTTPStatus.PERMANENT_REDIRECT, f"Location: https://{host}{path.decode()}\r\n"
+    else:
+        status, location = HTTPStatus.BAD_REQUEST, ""
+    problem = Problem(status, "TLS_REQUIRED", "this port serves https", f"Use https://{host}.")
+    body = b"" if method == b"HEAD" else json.dumps(problem.document()).encode()
+    head = (
+        f"HTTP/1.1 {status} {status.phrase}\r\n{location}Content-Type: application/json; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body
 
 
 class _Arrival(asyncio.Protocol):

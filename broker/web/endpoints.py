@@ -5,18 +5,21 @@ What a browser can send across sites without being asked to is refused: a body m
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
 
-from pqbroker.broker.ground.access import check_access
-from pqbroker.broker.ground.listeners import Address, bind
+from pqbroker.broker.ground.access import AclOperation, DirectCaller, check_access
+from pqbroker.broker.ground.listeners import Address, Connect, bind
 from pqbroker.broker.ground.looks import Looks
 from pqbroker.broker.ground.metrics import Sample, samples
 from pqbroker.broker.ground.refusals import REFUSED, translate
-from pqbroker.broker.web.door import HTTP_BACKLOG, Door, slot_of
+from pqbroker.broker.web.door import HTTP_BACKLOG, Door, answer_plain, slot_of
 from pqbroker.broker.web.hosts import Hosts
+from pqbroker.broker.web.http_logins import HttpLogins, challenge_of
+from pqbroker.broker.web.login_routes import add_console_logins
 from pqbroker.broker.web.pages import add_console
 from pqbroker.broker.web.replies import pack, reply
 from pqbroker.broker.web.routing.health import health_answers
@@ -58,8 +61,19 @@ _ANSWERED: tuple[type[Exception], ...] = (web.HTTPException, Problem, *REFUSED)
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-async def start_http(node: WebNode, address: Address) -> tuple[Callable[[], Awaitable[None]], Address]:
-    """Serve on an address; returns what ends it, and the address with its port. CannotListen."""
+def _plainly(connect: Connect, _: Callable[[bytes], bytes]) -> Connect:
+    """Put nothing under a door."""
+    return connect
+
+
+async def start_http(
+    node: WebNode, address: Address, under: Callable[[Connect, Callable[[bytes], bytes]], Connect] = _plainly
+) -> tuple[Callable[[], Awaitable[None]], Address]:
+    """Serve on an address; returns what ends it, and the address with its port. CannotListen.
+
+    `under` puts TLS under a door where HTTP is encrypted; a client that speaks plainly gets the second argument's
+    answer.
+    """
     sockets, bound = bind(address)
     followers = Followers(lambda: min(node.settings.http_followers_max, node.settings.http_connections_max // 2))
     application = _application(node, Hosts(address.host, node), followers)
@@ -67,7 +81,8 @@ async def start_http(node: WebNode, address: Address) -> tuple[Callable[[], Awai
     await runner.setup()
     assert runner.server is not None
     door = Door(runner.server, node, health_answers(node))
-    listeners = [await node.loop.create_server(door, sock=listening, backlog=HTTP_BACKLOG) for listening in sockets]
+    connect = under(door, partial(answer_plain, str(bound)))
+    listeners = [await node.loop.create_server(connect, sock=listening, backlog=HTTP_BACKLOG) for listening in sockets]
     overdue = node.loop.create_task(_close_overdue(door))
 
     async def close() -> None:
@@ -96,15 +111,20 @@ def _application(node: WebNode, hosts: Hosts, followers: Followers) -> web.Appli
         status, document = answers[request.path]()
         return web.json_response(document, status=status)
 
-    async def metrics(_: web.Request) -> web.Response:
+    async def metrics(request: web.Request) -> web.Response:
+        check_access(
+            DirectCaller(node, slot_of(request).principal, host=request.remote or ""), AclOperation.DESCRIBE
+        )
         text, content_type = await scrapes.text()
         return web.Response(body=text, headers={"Content-Type": content_type})
 
-    application = web.Application(middlewares=[_every_request(node, hosts)])
+    logins = HttpLogins(node)
+    application = web.Application(middlewares=[_every_request(node, hosts, logins)])
     for path in answers:
         application.router.add_get(path, health)
     application.router.add_get("/metrics", metrics)
     add_console(application)
+    add_console_logins(application, node, logins)
     looks_max = node.settings.http_looks_max
     shared = _Shared(Looks(looks_max), Looks(looks_max), followers)
     for route in ROUTES:
@@ -152,20 +172,23 @@ def _endpoint(route: Route, node: WebNode, shared: _Shared) -> _Handler:
         _check_text(request)
         path, query, settings = _path(request), _query(route, request), node.settings
         holder = slot_of(request).holder
-        looks = shared.looks.of(holder)
+        call_of = partial(
+            Call, node, path, query, looks=shared.looks.of(holder), headers=request.headers, holder=holder,
+            principal=slot_of(request).principal, host=request.remote or "",
+        )  # fmt: skip
         if route.body is None:
-            call = Call(node, path, query, None, looks, request.headers, holder)
+            call = call_of(body=None)
             return await _served(route, request, call, shared)
         given = _content_type(route, request)
         data = await _read(request, settings.http_body_bytes_max)
         objects_max = settings.http_body_objects_max
         if len(data) < THREAD_FROM_BYTES or given in route.raw_types:
             body = _checked(route, data, given, objects_max)
-            call = Call(node, path, query, body, looks, request.headers, holder)
+            call = call_of(body=body)
             return await _served(route, request, call, shared)
         async with shared.bodies.of(holder):
             body = await asyncio.to_thread(_checked, route, data, given, objects_max)
-            call = Call(node, path, query, body, looks, request.headers, holder)
+            call = call_of(body=body)
             return await _served(route, request, call, shared, is_long=True)
 
     return answer
@@ -291,7 +314,7 @@ def _lines(route: Route, data: bytes, objects_max: int) -> Iterator[Any]:
         yield item
 
 
-def _every_request(node: WebNode, hosts: Hosts) -> Any:
+def _every_request(node: WebNode, hosts: Hosts, logins: HttpLogins) -> Any:
     """Return all that surrounds the routes, as one step: each costs a call whenever a request resumes."""
 
     @web.middleware
@@ -299,6 +322,7 @@ def _every_request(node: WebNode, hosts: Hosts) -> Any:
         slot_of(request).work()
         try:
             hosts.check(request.method, request.path, request.headers)
+            slot_of(request).principal = await logins.principal(request)
             response = await handler(request)
         except _ANSWERED as error:
             response = _refusal(node, request, error)
@@ -319,4 +343,4 @@ def _refusal(node: WebNode, request: web.Request, error: Exception) -> web.Respo
     if not isinstance(error, Problem):
         node.metrics.count_error(translate(error)[0])
         error = of_error(error)
-    return reply(error.document(), error.status)
+    return reply(error.document(), error.status, challenge_of(request, error))

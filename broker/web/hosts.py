@@ -48,7 +48,11 @@ class Hosts:
 
     def _is_ours(self, host: str) -> bool:
         name = _name(host)
-        if name in ("localhost", self._own) or name in map(str.casefold, self._node.settings.http_hosts):
+        settings = self._node.settings
+        advertised = settings.advertised_http.rpartition("//")[2]
+        if name in ("localhost", self._own) or name in map(str.casefold, settings.http_hosts):
+            return True
+        if advertised and name == _name(advertised):
             return True
         try:
             ip_address(name)

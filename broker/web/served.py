@@ -3,8 +3,12 @@
 from functools import cache
 from typing import Any, Final
 
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.ground.needs import written
 from pqbroker.broker.web.openapi import openapi
+from pqbroker.broker.web.queues import queue_routes as queues
 from pqbroker.broker.web.resources import (
+    acls,
     backups,
     blobs,
     cells,
@@ -14,6 +18,7 @@ from pqbroker.broker.web.resources import (
     cues,
     events,
     faults,
+    features,
     group_reset,
     groups,
     key_commands,
@@ -23,6 +28,7 @@ from pqbroker.broker.web.resources import (
     partitions,
     pools,
     producing,
+    quotas,
     records,
     sessions,
     settings,
@@ -31,8 +37,11 @@ from pqbroker.broker.web.resources import (
     tablets,
     topics,
     transactional_ids,
+    users,
 )
+from pqbroker.broker.web.route_needs import needs_of
 from pqbroker.broker.web.routing.routes import Call, Route
+from pqbroker.broker.web.routing.schemas import TEXT, array_of, object_of
 from pqbroker.broker.web.tables import materialization_routes as materializations
 from pqbroker.broker.web.tables import routes as tables
 from pqbroker.broker.web.tables import transaction_routes as transactions
@@ -43,12 +52,31 @@ async def describe_routes(_: Call) -> Any:
     return _document()
 
 
+async def describe_needs(call: Call) -> Any:
+    apis = [{"request": name, "needs": written(needs)} for name, needs in sorted(call.node.api_needs.items())]
+    routes = [{"request": f"{route.method} {route.path}", "needs": written(needs_of(route))} for route in ROUTES]
+    return {"apis": apis, "routes": routes}
+
+
+_NEEDS = array_of(object_of({"request": TEXT, "needs": TEXT}))
+
+
 @cache
 def _document() -> Any:
     return openapi(ROUTES)
 
 
 ROUTES: Final[tuple[Route, ...]] = (
+    *acls.ROUTES,
+    *quotas.ROUTES,
+    Route(
+        "GET", "/v1/acls/needs", "List the rights that each request needs, of Kafka's protocol and over HTTP",
+        describe_needs, object_of({"apis": _NEEDS, "routes": _NEEDS}), cluster=AclOperation.DESCRIBE,
+        example={
+            "apis": [{"request": "Fetch", "needs": "Read on topic"}],
+            "routes": [{"request": "GET /v1/topics", "needs": "Describe on topic (others are left out)"}],
+        },
+    ),
     *topics.ROUTES,
     *configs.ROUTES,
     *records.ROUTES,
@@ -57,10 +85,12 @@ ROUTES: Final[tuple[Route, ...]] = (
     *groups.ROUTES,
     *group_reset.ROUTES,
     *transactional_ids.ROUTES,
+    *users.ROUTES,
     *sessions.ROUTES,
     *partitions.ROUTES,
     *cleaning.ROUTES,
     *tables.ROUTES,
+    *queues.ROUTES,
     *materializations.ROUTES,
     *transactions.ROUTES,
     *tree.ROUTES,
@@ -76,6 +106,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *pools.ROUTES,
     *cells.ROUTES,
     *settings.ROUTES,
+    *features.ROUTES,
     *sql.ROUTES,
     *faults.ROUTES,
     *cues.ROUTES,

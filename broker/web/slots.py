@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 
+from pqbroker.broker.ground.access import ANONYMOUS
 from pqbroker.conf.shares import Shares, first_of
 
 
@@ -29,13 +30,15 @@ class State(Enum):
 class Slot:
     """One connection's slot. `abort` closes the connection at once, without sending what it still has to."""
 
-    __slots__ = ("_slots", "abort", "held_bytes", "holder", "state", "when_left")
+    __slots__ = ("_slots", "abort", "held_bytes", "holder", "principal", "state", "when_left")
 
     def __init__(self, slots: "Slots", abort: Callable[[], None], state: State, holder: str) -> None:
         self._slots = slots
         self.abort = abort
         self.holder = holder
         """The key of its client (`holder_of`)."""
+        self.principal = ANONYMOUS
+        """The sender of the request that is served."""
         self.held_bytes = 0
         """Bytes of its request's body and of its answer that are in memory."""
         self.state = state

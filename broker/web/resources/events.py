@@ -40,7 +40,7 @@ async def follow(call: Call) -> Stream:
 async def _pieces(call: Call, write: Callable[..., bytes]) -> AsyncGenerator[bytes, None]:
     known: dict[str, _State] = {}
     seen: dict[int, bool] | None = None
-    while True:
+    while is_allowed(call, AclOperation.DESCRIBE):  # rules may have changed
         yield write([_figures(call)], FIGURES, "")
         tasks = _visible_tasks(call)
         if seen is not None and (changed := [task for task in tasks if seen.get(task["task"]) is not _has_ended(task)]):

@@ -6,17 +6,17 @@ from typing import Any
 
 from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, check_access
 from pqbroker.broker.services.coordination.classic.states import GroupState
-from pqbroker.broker.services.coordination.classic.subscriptions import assigned_partitions
 from pqbroker.broker.services.coordination.consumer_groups import (
     delete_group,
     describe_group,
     set_offsets,
     visible_groups,
 )
-from pqbroker.broker.services.coordination.coordinators import DescribedGroup, ListedGroup
+from pqbroker.broker.services.coordination.coordinators import ListedGroup
 from pqbroker.broker.services.topics.finding import find_topic
 from pqbroker.broker.services.topics.partitions import find_partition
 from pqbroker.broker.web.resources.contents import TIMESTAMP
+from pqbroker.broker.web.resources.group_members import MEMBER, MEMBER_EXAMPLE, members, modern_group
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import AFTER_NAME, LIMIT, Call, Parameter, Route
 from pqbroker.broker.web.routing.schemas import (
@@ -32,19 +32,11 @@ from pqbroker.broker.web.routing.schemas import (
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.serving.offsets import TopicPartition
 from pqbroker.protocol.errors import ErrorCode, KafkaError
-from pqbroker.storage.tablets.coordinator_rows import MemberImage
 
 _FACTS = {
-    "name": TEXT, "state": TEXT, "protocol_type": TEXT, "member_count": COUNT, "topics": array_of(TEXT),
+    "name": TEXT, "type": TEXT, "state": TEXT, "protocol_type": TEXT, "member_count": COUNT, "topics": array_of(TEXT),
     "lag": nullable(COUNT),
 }  # fmt: skip
-_ASSIGNED = object_of({"topic": TEXT, "partitions": array_of(COUNT)})
-_MEMBER = object_of(
-    {
-        "id": TEXT, "instance_id": nullable(TEXT), "client_id": TEXT, "host": TEXT,
-        "assignment": nullable(array_of(_ASSIGNED)),
-    }
-)  # fmt: skip
 _PARTITION = object_of(
     {
         "topic": TEXT, "partition": COUNT, "offset": OFFSET, "metadata": TEXT, "commit_timestamp": TIMESTAMP,
@@ -53,8 +45,8 @@ _PARTITION = object_of(
 )  # fmt: skip
 _GROUP = object_of(
     {
-        "cell": TEXT, **_FACTS, "generation": COUNT, "protocol": nullable(TEXT), "leader": nullable(TEXT),
-        "members": array_of(_MEMBER), "members_next": nullable(TEXT),
+        "cell": TEXT, **_FACTS, "generation": COUNT, "target_epoch": nullable(COUNT), "protocol": nullable(TEXT),
+        "leader": nullable(TEXT), "members": array_of(MEMBER), "members_next": nullable(TEXT),
         "partitions": array_of(_PARTITION), "next": nullable(TEXT),
     }
 )  # fmt: skip
@@ -78,14 +70,16 @@ async def describe(call: Call) -> Any:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {call.path['name']}")
     image = found.image
     lag = await _lag(call, image.group_id)
-    listed = ListedGroup(image.group_id, image.protocol_type or "", found.state, len(image.members))
+    listed = ListedGroup(image.group_id, image.protocol_type or "", found.state, len(image.members), found.type)
+    modern = modern_group(call, image.group_id)
     return {
         "cell": call.cell.name,
         **_facts(call, listed, lag),
         "generation": image.generation,
-        "protocol": image.protocol if found.state is GroupState.STABLE else None,
+        "target_epoch": None if modern is None else modern.assignment_epoch,
+        "protocol": image.protocol if modern is not None or found.state is GroupState.STABLE else None,
         "leader": image.leader,
-        **_members(call, found),
+        **(await members(call, found)),
         **_partitions(call, image.group_id, lag),
     }
 
@@ -133,42 +127,13 @@ def _facts(call: Call, group: ListedGroup, lag: Mapping[TopicPartition, int]) ->
     topics = {topic for topic, _ in lag} | (subscribed or frozenset())
     return {
         "name": group.group_id,
+        "type": group.type,
         "state": group.state,
         "protocol_type": group.protocol_type,
         "member_count": group.members,
         "topics": sorted(topics),
         "lag": sum(lag.values()) if lag else None,
     }
-
-
-def _members(call: Call, group: DescribedGroup) -> dict[str, Any]:
-    members = sorted(group.image.members, key=lambda member: member.member_id)
-    behind = bisect_right(members, call.query.get("members_after", ""), key=lambda member: member.member_id)
-    page, has_more = call.page(members[behind:])
-    return {
-        "members": [_member(group, member) for member in page],
-        "members_next": page[-1].member_id if has_more else None,
-    }
-
-
-def _member(group: DescribedGroup, member: MemberImage) -> dict[str, Any]:
-    return {
-        "id": member.member_id,
-        "instance_id": member.instance_id,
-        "client_id": member.client_id,
-        "host": member.client_host,
-        "assignment": _assignment(group, member),
-    }
-
-
-def _assignment(group: DescribedGroup, member: MemberImage) -> list[dict[str, Any]] | None:
-    """Return a member's partitions; None during a rebalance, and for what only the group's own programs can read."""
-    if group.state is not GroupState.STABLE:
-        return None
-    assigned = assigned_partitions(group.image.protocol_type, member.assignment)
-    if assigned is None:
-        return None
-    return [{"topic": each.topic, "partitions": each.partitions} for each in assigned]
 
 
 def _partitions(call: Call, group_id: str, lag: Mapping[TopicPartition, int]) -> dict[str, Any]:
@@ -212,12 +177,14 @@ _AFTER_MEMBER = Parameter(
 )
 _OFFSET = object_of({"topic": TEXT, "partition": COUNT, "offset": {**OFFSET, "maximum": _INT64_MAX}})
 _FACTS_EXAMPLE = {
-    "name": "billing", "state": "Empty", "protocol_type": "consumer", "member_count": 0, "topics": ["orders"], "lag": 2,
+    "name": "billing", "type": "consumer", "state": "Reconciling", "protocol_type": "consumer", "member_count": 1,
+    "topics": ["orders"], "lag": 2,
 }  # fmt: skip
 _GROUP_EXAMPLE = {
     "cell": "0",
     **_FACTS_EXAMPLE,
-    "generation": 4, "protocol": None, "leader": None, "members": [], "members_next": None,
+    "generation": 4, "target_epoch": 4, "protocol": "uniform", "leader": None, "members": [MEMBER_EXAMPLE],
+    "members_next": None,
     "partitions": [
         {
             "topic": "orders", "partition": 0, "offset": 40, "metadata": "", "commit_timestamp": 1767225600000,

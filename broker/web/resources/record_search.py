@@ -63,11 +63,10 @@ class Search:
 
     async def _look_at_next(self, partition: PartitionServer) -> None:
         offset, end_offset = self.next_offset, visible_end(partition.state, self._sought.isolation)
+        spans = partition.state.transactions.aborted if self._sought.isolation is READ_COMMITTED else None
         read = partition.read(ReadQuery(offset, end_offset, READ_BYTES))
         found = read if isinstance(read, Batches) else await read
-        aborted = None
-        if self._sought.isolation is READ_COMMITTED and partition.state.transactions.aborted is not None:
-            aborted = AbortedBatches(partition.state.transactions.aborted_between(offset, found.next_offset))
+        aborted = None if spans is None else AbortedBatches(spans.between(offset, found.next_offset))
         await partition.reader.decode(partial(self._decode, found.in_memory(), aborted))
         if self.wants_more:
             self.next_offset = max(self.next_offset, found.next_offset)

@@ -13,8 +13,7 @@ from pqbroker.broker.services.configs.texts import ConfigText, Source, broker_te
 from pqbroker.broker.web.resources.configs import PATCH, config_texts
 from pqbroker.broker.web.routing.routes import AFTER_NAME, LIMIT, Call, Parameter, Route
 from pqbroker.broker.web.routing.schemas import COUNT, TEXT, Schema, array_of, nullable, object_of
-from pqbroker.conf.declare import Kind
-from pqbroker.conf.dynamic import DYNAMIC
+from pqbroker.conf.dynamic import is_dynamic
 
 _BOOLEAN: Schema = {"type": "boolean"}
 _SETTING = object_of(
@@ -75,12 +74,12 @@ def _setting(text: ConfigText) -> dict[str, Any]:
     declaration = text.declaration
     return {
         "name": declaration.name,
-        "value": None if declaration.kind is Kind.PASSWORD else text.value,
+        "value": text.value,
         "source": text.source.name,
         "type": declaration.kind.name,
         "default": declaration.format(declaration.default),
         "effective": declaration.effective,
-        "dynamic": declaration.name in DYNAMIC,
+        "dynamic": is_dynamic(declaration.name),
         "documentation": text.documentation,
     }
 

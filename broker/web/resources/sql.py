@@ -1,14 +1,16 @@
 """SQL over topics: one query, its answer while it is made."""
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager
 from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.ground.access import AclOperation, check_access
 from pqbroker.broker.ground.refusals import REFUSED
 from pqbroker.broker.services.sql.query import Query, Question
-from pqbroker.broker.services.topics.finding import every_topic, find_topic
+from pqbroker.broker.services.topics.finding import every_topic, find_topic, topic_resource
 from pqbroker.broker.services.topics.partitions import unknown_topic
 from pqbroker.broker.web.resources.isolation import read_isolation
 from pqbroker.broker.web.routing.problems import Problem, bad_request, of_error
@@ -49,17 +51,29 @@ async def query(call: Call) -> Stream:
     question = Question(
         body["query"], format_, call.holder, body.get("timeout_ms"), body.get("explain", False), timestamp, isolation
     )  # fmt: skip
-    asked = Query(call.node.workers, call.node.settings, _ReadTargets(call), question)
+    targets = CallersTargets(call)
+    asked = Query(call.node.workers, call.node.settings, targets, question)
     if question.explain:
         return Stream(JSON, _explained(asked), has_end=True)
-    return Stream(CONTENT_TYPES[format_], _answered(asked, format_), has_end=True)
+    return Stream(CONTENT_TYPES[format_], _answered(asked, format_, targets), has_end=True)
 
 
-class _ReadTargets:
+class CallersTargets:
     """Topics and sorted tables that the caller of a query may read."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
+        self._names: set[str] = set()
+        access = call.node.access
+        self._revision = None if access is None else access.revision
+
+    def check(self) -> None:
+        """KafkaError where the caller may not read all that the query names any more: rules may have changed."""
+        access = self._call.node.access
+        if access is not None and access.revision != self._revision:
+            self._revision = access.revision
+            for name in self._names:
+                check_access(self._call, AclOperation.READ, topic_resource(name))
 
     def is_sorted(self, name: str) -> bool:
         return self._call.node.cell.current.scheme.kind_of(name) == SORTED_TABLE
@@ -67,20 +81,27 @@ class _ReadTargets:
     def topic(self, name: str) -> Topic:
         """KafkaError with a name that is near, among those that the caller may see."""
         call = self._call
+        self._names.add(name)
         try:
             return find_topic(call, AclOperation.READ, name, or_static=True)
         except KafkaError as refusal:
             if refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
-            known = [each.record.name for each in every_topic(call, AclOperation.DESCRIBE, or_static=True)]
-            near = get_close_matches(name, known[:_NEAR_AMONG], 1)
+            names = islice(call.node.cell.current.topics.names(or_static=True), _NEAR_AMONG)
+            known = [each.record.name for each in every_topic(call, AclOperation.DESCRIBE, names, or_static=True)]
+            near = get_close_matches(name, known, 1)
             raise unknown_topic(name, f"; did you mean {near[0]!r}?" if near else "") from None
 
     def sorted_table(self, name: str) -> "SortedTable":
         """TableError, KafkaError."""
+        self._names.add(name)
         from pqbroker.broker.services.sorted_tables.finding import find_sorted
 
         return find_sorted(self._call, AclOperation.READ, name)
+
+    def moment(self, names: Sequence[str]) -> AbstractAsyncContextManager[None]:
+        """Return a moment at which no transaction over these is visible in a part. TableError ROW_LOCKED."""
+        return self._call.node.cell.current.commits.moments.take(names)
 
 
 async def _explained(asked: Query) -> AsyncGenerator[bytes, None]:
@@ -93,13 +114,14 @@ async def _explained(asked: Query) -> AsyncGenerator[bytes, None]:
     yield json.dumps(asked.explanation, ensure_ascii=False).encode()
 
 
-async def _answered(asked: Query, format_: str) -> AsyncGenerator[bytes, None]:
+async def _answered(asked: Query, format_: str, targets: CallersTargets) -> AsyncGenerator[bytes, None]:
     """Problem before the first piece. Later, JSON lines end with one that names the error, and other formats break off.
     """
     has_begun = False
     try:
         async with asked:
             while (piece := await asked.piece()) is not None:
+                targets.check()
                 has_begun = True
                 yield piece
         return

@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from pqbroker.broker.ground.access import AclOperation
-from pqbroker.broker.services.topics.finding import check_creation, every_topic
+from pqbroker.broker.services.topics.finding import check_creation, visible_topics
 from pqbroker.broker.services.topics.topics import (
     USE_DEFAULT,
     check_new_topic,
@@ -46,11 +46,14 @@ async def list_topics(call: Call) -> Any:
     part, order = call.query.get("contains", "").lower(), call.query.get("sort")
     if order is not None and order not in _SORTS:
         raise bad_request(f"topics cannot be sorted by {order}; there are {', '.join(_SORTS)}")
-    names = sorted(name for name in call.node.cell.current.topics.names() if part in name.lower())
-    topics = {topic.record.name: topic for topic in every_topic(call, AclOperation.DESCRIBE, names)}
+    topics = {
+        topic.record.name: topic
+        for topic in await visible_topics(call, AclOperation.DESCRIBE)
+        if part in topic.record.name.lower()
+    }
     total, begin = len(topics), call.query.get("after", "")
     if order is None:
-        names = list(topics)
+        names = sorted(topics)
         page, has_more = call.page(names[bisect_right(names, begin) :])
         shown = await call.node.turns.finish(_facts_of([topics[name] for name in page]))
         return {"cell": call.cell.name, "topics": shown, "total": total, "next": page[-1] if has_more else None}

@@ -7,14 +7,18 @@ from pqbroker.broker.ground.client_connections import ConnectionFacts
 from pqbroker.broker.ground.cues.cues import Cues
 from pqbroker.broker.ground.log_tail import LogTail
 from pqbroker.broker.ground.metrics import Metrics
+from pqbroker.broker.ground.needs import Need
 from pqbroker.broker.ground.series import Series
 from pqbroker.broker.ground.turns import Turns
+from pqbroker.broker.services.access.rule_access import RuleAccess
 from pqbroker.broker.services.cells.cell_owner import CellOwner
 from pqbroker.broker.services.cleaning.callers import CleaningNode
 from pqbroker.broker.services.health.callers import HealthyNode
 from pqbroker.broker.services.health.health import Health
 from pqbroker.broker.services.leaders import Leaders
+from pqbroker.broker.services.logins.logins import Logins
 from pqbroker.broker.services.materializing.callers import FeedingNode
+from pqbroker.broker.services.quotas.client_quotas import ClientQuotas
 from pqbroker.broker.services.sql.workers import Workers
 
 
@@ -54,6 +58,8 @@ class WebNode(FeedingNode, CleaningNode, HealthyNode, Protocol):
         """Return the workers that run SQL."""
 
     @property
+    def logins(self) -> Logins: ...
+    @property
     def cues(self) -> Cues | None:
         """Return the cues that tests give; None: the broker is not for tests."""
 
@@ -62,6 +68,16 @@ class WebNode(FeedingNode, CleaningNode, HealthyNode, Protocol):
     @property
     def series(self) -> Series:
         """The main figures of the last minutes."""
+
+    @property
+    def api_needs(self) -> Mapping[str, tuple[Need, ...]]:
+        """Rights that the APIs of Kafka need, by name."""
+
+    @property
+    def quotas(self) -> ClientQuotas: ...
+    @property
+    def rules(self) -> RuleAccess | None:
+        """Return the access rules; None: there are none."""
 
     @property
     def started_ms(self) -> int:

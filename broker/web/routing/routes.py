@@ -49,6 +49,8 @@ class Call:
     holder: str = ""
     """The key under which its client has its shares of the node's limits (`holder_of`)."""
     principal: Principal = ANONYMOUS
+    host: str = ""
+    """Address of the client."""
 
     @property
     def cell(self) -> Cell:

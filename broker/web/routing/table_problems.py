@@ -24,6 +24,8 @@ _STATUSES: Mapping[str, int] = {
     "NO_MATERIALIZATION": 404, "FEED_MOVED": 409, "MATERIALIZED": 409, "TOPIC_REPLACED": 409,
     "TOO_MANY_MATERIALIZATIONS": 409,
     "CHANGE_FEED_CLOSED": 503, "CHANGE_TOO_LARGE": 413, "HAS_CHANGE_FEED": 409,
+    "NO_CONSUMER": 404, "TOO_MANY_CONSUMERS": 409, "CONSUMER_OFFSET_CONFLICT": 409, "NO_SESSION": 404,
+    "INVALID_EPOCH": 409, "ZOMBIE_EPOCH": 409,
     "OUT_OF_TABLET_MEMORY": 503, "STORE_OVERFLOWN": 503, "TOO_MANY_OVERLAPPING_STORES": 503, "TOO_MANY_STORES": 503,
     "TOO_MANY_EDEN_STORES": 503, "TOO_MANY_DYNAMIC_STORES": 503,
 }  # fmt: skip
@@ -32,9 +34,10 @@ _STATUSES: Mapping[str, int] = {
 
 def yt_number(code: str) -> int | None:
     """Return the number that YT has for a code; None: it has none."""
+    from pqbroker.tables.queues import QUEUE_NUMBERS
     from pqbroker.tables.sorted.write_refusals import YT_NUMBERS
 
-    return YT_NUMBERS.get(code)
+    return YT_NUMBERS.get(code, QUEUE_NUMBERS.get(code))
 
 
 async def told(answer: Awaitable[Any]) -> Any:

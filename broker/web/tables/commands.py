@@ -10,7 +10,7 @@ from pqbroker.broker.services.tables.finding import TabletRange, find_table, fin
 from pqbroker.broker.services.tables.making import NewTable
 from pqbroker.broker.services.tables.mounting import MountChange
 from pqbroker.broker.services.tables.resharding import ReshardChange
-from pqbroker.broker.services.topics.finding import every_topic
+from pqbroker.broker.services.topics.finding import visible_topics
 from pqbroker.broker.services.topics.topic_schemas import typed_schema_of
 from pqbroker.broker.services.topics.topics import delete_topic
 from pqbroker.broker.web.resources.configs import config_texts
@@ -26,7 +26,7 @@ _SORTED_CURE = "Read rows by GET …/rows or SQL; a table is sorted if columns o
 
 
 async def list_tables(call: Call) -> Any:
-    known = every_topic(call, AclOperation.DESCRIBE, or_static=True)
+    known = await visible_topics(call, AclOperation.DESCRIBE, or_static=True)
     topics = {topic.record.name: topic for topic in known if typed_schema_of(topic)}
     sorted_facts = {} if not call.node.cell.current.sorted_tables.tables else _facts_of_sorted(call)
     names = sorted([*topics, *sorted_facts])

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.tables.finding import find_rows, state_of
@@ -28,16 +28,39 @@ async def select(call: Call) -> Any:
     topic = find_rows(call, AclOperation.READ, call.path["name"])
     first: int = call.query.get("first_row_index", 0)
     index: int = call.query.get("tablet_index", 0)
-    shower = _shower(topic, index, call.query.get("view"))
+    wanted = RowsWanted(index, call.limit(), call.node.settings.http_answer_bytes_max, call.query.get("view"))
+    found = await read_rows(call, topic, wanted, first)
+    return {"rows": found.rows, "next_row_index": found.next_row_index}
+
+
+class RowsWanted(NamedTuple):
+    """Rows that a request reads: of which tablet, how many and how many bytes at most, typed or raw."""
+
+    tablet_index: int
+    row_count: int
+    size_bytes: int
+    view: str | None
+
+
+class FoundRows(NamedTuple):
+    """Rows as they are shown, and where the next ones begin. `is_at_end`: there were none behind them."""
+
+    rows: list[dict[str, Any]]
+    next_row_index: int
+    is_at_end: bool
+
+
+async def read_rows(call: Call, topic: Topic, wanted: RowsWanted, first: int) -> FoundRows:
+    """Return rows of a tablet from an index on; one at least where there is one within one look's bytes. KafkaError,
+    TableError WRONG_STATE, NO_SCHEMA."""
+    index, count, size_bytes, view = wanted
+    shower = _shower(topic, index, view)
     if index >= len(topic.partitions):
-        return {"rows": [], "next_row_index": first}
+        return FoundRows([], first, is_at_end=True)
     partition = find_readable(topic, index)
     if partition.is_unmounted:
         raise closed(table_path(topic.record.name), index, state_of(topic, index))
-    settings = call.node.settings
-    sought = Sought(
-        shower, None, call.limit(), settings.http_answer_bytes_max, settings.http_look_bytes_max
-    )  # fmt: skip
+    sought = Sought(shower, None, count, size_bytes, call.node.settings.http_look_bytes_max)
     search = Search(sought, max(first, partition.start_offset))
     await search.look_through(partition, call.looks)
     counted = call.node.metrics.tables
@@ -45,7 +68,7 @@ async def select(call: Call) -> Any:
     counted.read_bytes += search.shown_bytes
     if search.shown:
         await _fill(partition, search.shown)
-    return {"rows": search.shown, "next_row_index": search.next_offset}
+    return FoundRows(search.shown, search.next_offset, not search.is_behind(partition))
 
 
 async def _fill(partition: PartitionServer, rows: Sequence[dict[str, Any]]) -> None:

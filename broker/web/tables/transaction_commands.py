@@ -8,6 +8,7 @@ from pqbroker.broker.services.commits.in_doubt import Position, UnfinishedKind, 
 from pqbroker.broker.services.commits.open_transactions import OpenTransaction, TransactionState
 from pqbroker.broker.services.tables.inserting import GivenRows
 from pqbroker.broker.services.transactions import resolving, transactions
+from pqbroker.broker.services.transactions.kafka_side import GivenOffset
 from pqbroker.broker.services.transactions.unfinished import TabletPlace, places_of, unfinished
 from pqbroker.broker.services.transactions.writes import TableWrite, WriteKind
 from pqbroker.broker.web.routing.problems import bad_request
@@ -18,7 +19,8 @@ from pqbroker.tables.paths import ROOT, topic_name
 
 
 async def start(call: Call) -> Any:
-    return _shown(call, await transactions.start(call, call.holder, call.body.get("timeout_ms")))
+    producer = call.body.get("transactional_id", "")
+    return _shown(call, await transactions.start(call, call.holder, call.body.get("timeout_ms"), producer))
 
 
 async def list_all(call: Call) -> Any:
@@ -64,7 +66,9 @@ async def ping(call: Call) -> Any:
 
 async def commit(call: Call) -> Any:
     writes = [_write(call, each, f"body.writes[{number}]") for number, each in enumerate(call.body["writes"])]
-    done = await transactions.commit(call, _name(call), writes)
+    given = call.body.get("offsets", ())
+    offsets = [_offset(each, f"body.offsets[{number}]") for number, each in enumerate(given)]
+    done = await transactions.commit(call, _name(call), writes, offsets, call.holder)
     return {"timestamp": done.timestamp, "row_count": done.row_count, "duplicate": done.is_repeated}
 
 
@@ -153,6 +157,13 @@ def _write(call: Call, given: Mapping[str, Any], place: str) -> TableWrite:
     return TableWrite(name, kind, GivenRows(given[field], call.looks, f"{place}.{field}"))
 
 
+def _offset(given: Mapping[str, Any], place: str) -> GivenOffset:
+    return GivenOffset(
+        given["group"], given["topic"], given["partition"], given["offset"], given.get("leader_epoch", -1),
+        given.get("metadata", ""), place,
+    )  # fmt: skip
+
+
 def _shown(call: Call, one: OpenTransaction) -> dict[str, Any]:
     age_ms_max = call.node.cell.current.commits.limits.age_ms_max
     return {
@@ -165,6 +176,7 @@ def _shown(call: Call, one: OpenTransaction) -> dict[str, Any]:
         "expires": min(one.expires_ms, one.started_ms + age_ms_max) if one.state is TransactionState.OPEN else None,
         "cause": one.cause or None,
         "commit_timestamp": None if one.decision is None else one.decision.timestamp,
+        "transactional_id": None if one.producer is None else one.producer.transactional_id,
     }
 
 

@@ -34,6 +34,7 @@ _BOOLEAN: Schema = {"type": "boolean"}
 _TRANSACTION = object_of({
     "transaction": TEXT, "state": TEXT, "principal": TEXT, "start_timestamp": COUNT, "started": COUNT,
     "timeout_ms": COUNT, "expires": nullable(COUNT), "cause": nullable(TEXT), "commit_timestamp": nullable(COUNT),
+    "transactional_id": nullable(TEXT),
 })  # fmt: skip
 _PLACE = object_of({
     "table": nullable(TEXT), "tablet_index": COUNT, "tablet_id": COUNT, "cell": nullable(COUNT),
@@ -53,12 +54,17 @@ _RESOLVED = object_of({
 })  # fmt: skip
 _ANY: Schema = {"type": "object"}
 _WRITE = object_of({"table": TEXT}, {"rows": array_of(_ANY), "update": _BOOLEAN, "delete": array_of(_ANY)})
+_OFFSET = object_of(
+    {"group": TEXT, "topic": TEXT, "partition": COUNT, "offset": COUNT},
+    {"leader_epoch": {"type": "integer"}, "metadata": TEXT},
+)
 _ONE = "/v1/transactions/{transaction}"
 ROUTES = (
     Route(
         "POST", "/v1/transactions",
         "Start a transaction over tables: it reads as of now, and writes with its commit, all or nothing",
-        _served("start"), _TRANSACTION, body=object_of({}, {"timeout_ms": {"type": "integer"}}), status=201,
+        _served("start"), _TRANSACTION,
+        body=object_of({}, {"timeout_ms": {"type": "integer"}, "transactional_id": TEXT}), status=201,
         body_example={"timeout_ms": 15_000},
     ),
     Route(
@@ -103,15 +109,17 @@ ROUTES = (
     ),
     Route(
         "POST", f"{_ONE}/commit",
-        "Commit a transaction with all its writes; the same request sent again gets the same answer",
+        "Commit a transaction with all its writes, offsets of consumer groups, and the records of its producer; the "
+        "same request sent again gets the same answer",
         _served("commit"), object_of({"timestamp": COUNT, "row_count": COUNT, "duplicate": _BOOLEAN}),
-        body=object_of({"writes": array_of(_WRITE)}),
+        body=object_of({"writes": array_of(_WRITE)}, {"offsets": array_of(_OFFSET)}),
         body_example={
             "writes": [
                 {"table": "//shop/stock", "rows": [{"shop": "north", "id": 5, "count": 2}], "update": True},
                 {"table": "shop.orders", "rows": [{"id": 1, "note": "first"}]},
                 {"table": "shop.carts", "delete": [{"id": 7}]},
-            ]
+            ],
+            "offsets": [{"group": "clerks", "topic": "orders.in", "partition": 0, "offset": 42}],
         },
     ),
     Route(

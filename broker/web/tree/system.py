@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pqbroker.broker.ground.access import AclOperation, check_access
 from pqbroker.broker.services.topics.directories import BUNDLE
-from pqbroker.broker.services.topics.finding import every_topic
+from pqbroker.broker.services.topics.finding import visible_topics
 from pqbroker.broker.web.resources import cells, tablets
 from pqbroker.broker.web.routing.problems import Problem
 from pqbroker.broker.web.routing.routes import Call
@@ -77,7 +77,7 @@ async def _places(call: Call) -> "dict[TabletId, _TopicPlace | SortedPlace]":
     """Return the place of each tablet of a topic or table that the caller may see."""
     found: dict[TabletId, _TopicPlace | SortedPlace] = {
         tablet: _TopicPlace(topic, index)
-        for topic in every_topic(call, AclOperation.DESCRIBE)
+        for topic in await visible_topics(call, AclOperation.DESCRIBE)
         for index, tablet in enumerate(topic.record.tablets)
     }
     if call.node.cell.current.sorted_tables.tables:

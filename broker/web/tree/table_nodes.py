@@ -1,17 +1,19 @@
 """Nodes of tables: of ordered and static ones, and what those of sorted ones have in common with them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from pqbroker.broker.services.queues.registrations import registered
+from pqbroker.broker.services.queues.trimming import auto_trim_of, set_auto_trim
 from pqbroker.broker.services.tables.attributes import set_attributes
 from pqbroker.broker.services.topics import directories
 from pqbroker.broker.web.routing.loading import LoadedLater
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Call
 from pqbroker.broker.web.tables.showing import shown, shown_tablet, tablets_of
-from pqbroker.broker.web.tree.node import TreeNode, attributes_of
+from pqbroker.broker.web.tree.node import TreeNode, Write, attributes_of
 from pqbroker.conf.table_attributes import in_force
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.tables.attributes import check_attributes
@@ -42,6 +44,8 @@ class TableView:
     complete: Callable[[Mapping[str, Any]], Mapping[str, Any]]
     """Checks attributes, and adds the defaults of those that are left out. TableError INVALID_ATTRIBUTE."""
     change: Callable[[Mapping[str, Any]], Awaitable[Any]]
+    settable: Mapping[str, Write] = field(default_factory=dict)
+    """Attributes that are set in ways of their own."""
 
 
 def table_node(call: Call, below: Sequence[str], view: TableView) -> TreeNode:
@@ -65,7 +69,7 @@ def table_node(call: Call, below: Sequence[str], view: TableView) -> TreeNode:
 
     names = {"bundle": directories.BUNDLE, "state": "tablet_state", "attributes": _MOUNT_CONFIG}
     attributes = {**attributes_of("table", view.document, **names), **view.facts, **set_now}
-    settable = {name: partial(set_one, name) for name in set_now} | {_MOUNT_CONFIG: set_all}
+    settable = {name: partial(set_one, name) for name in set_now} | {_MOUNT_CONFIG: set_all} | {**view.settable}
     return TreeNode(below, attributes, view.document, {"tablets": list_tablets}, settable)
 
 
@@ -76,8 +80,15 @@ def ordered_node(call: Call, below: Sequence[str], topic: Topic) -> TreeNode:
         check_attributes(given)
         return in_force(given)
 
+    of_queue = {
+        "auto_trim_config": auto_trim_of(topic.config),
+        "registrations": [
+            {"consumer": consumer, "vital": vital} for consumer, vital in registered(topic.config).items()
+        ],
+    }
     view = TableView(
-        shown(topic), {"id": topic.record.topic_id.hex()}, tablets_of(topic), partial(shown_tablet, topic), complete,
-        partial(set_attributes, call, topic.record.name),
+        shown(topic), {"id": topic.record.topic_id.hex(), **({} if topic.record.is_static else of_queue)},
+        tablets_of(topic), partial(shown_tablet, topic), complete, partial(set_attributes, call, topic.record.name),
+        {} if topic.record.is_static else {"auto_trim_config": partial(set_auto_trim, call, topic.record.name)},
     )  # fmt: skip
     return table_node(call, below, view)

@@ -6,7 +6,7 @@ from typing import Any
 
 from pqbroker.broker.ground.access import AclOperation, check_access
 from pqbroker.broker.services.topics import directories
-from pqbroker.broker.services.topics.finding import every_topic, find_topic
+from pqbroker.broker.services.topics.finding import find_topic, visible_topics
 from pqbroker.broker.services.topics.topic_names import check_topic_name
 from pqbroker.broker.services.topics.topic_schemas import schema_of
 from pqbroker.broker.web.resources import topics
@@ -90,7 +90,7 @@ async def _find(call: Call, path: TreePath) -> TreeNode:
 async def _below(call: Call, names: tuple[str, ...]) -> list[str]:
     """The names of directories, topics and tables below a directory, in order."""
     prefix = ".".join((*names, ""))
-    topics = (topic.record.name for topic in every_topic(call, AclOperation.DESCRIBE, or_static=True))
+    topics = (topic.record.name for topic in await visible_topics(call, AclOperation.DESCRIBE, or_static=True))
     below = (
         name[len(prefix) :].partition(".")[0]
         for name in (*topics, *await _sorted_names(call), *directories.directory_names(call.node.cell.current.scheme))

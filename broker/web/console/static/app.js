@@ -1,6 +1,7 @@
 // The frame: where we are, the menu, the keyboard. A page is a function of the parts of its address.
 import { html, render, useEffect, useState } from "/console/vendor/htm-preact.js";
 import { onFigures, useDoor } from "/console/doors.js";
+import { LoginForm, logOut, whoIsIn } from "/console/logins.js";
 import { Api } from "/console/pages/api.js";
 import { Clients } from "/console/pages/clients.js";
 import { Group, Groups } from "/console/pages/groups.js";
@@ -103,7 +104,21 @@ function Conditions({ conditions }) {
     <b>${one.kind}</b> ${one.place}, since ${moment(one.since)}: ${one.cause}. <span>Affects ${one.affects}. To cure it: ${one.cure}.</span></div>`);
 }
 
-function App() {
+/** The console, or the form before it. */
+function Entrance() {
+  const [login, setLogin] = useState(null);
+  useEffect(() => {
+    const look = () => whoIsIn().then(setLogin, () => setTimeout(look, 3000));
+    look();
+    addEventListener("login", look);
+    return () => removeEventListener("login", look);
+  }, []);
+  if (login === null) return null;
+  if (login.required && login.user === null) return html`<${LoginForm} onIn=${setLogin} />`;
+  return html`<${App} user=${login.user} onOut=${() => logOut().then(setLogin)} />`;
+}
+
+function App({ user, onOut }) {
   const address = useAddress();
   const [isCut, setCut] = useState(false);
   const [conditions, setConditions] = useState(null);
@@ -122,7 +137,8 @@ function App() {
       <h1>pqbroker</h1>
       <div class="node">${node ? html`node ${node.node}, cell ${node.cell}, ${node.version}` : "…"}</div>
       ${MENU.map(([name, title, letter]) => html`<a href=${`#/${name}`} aria-current=${isIn(name) ? "page" : null}>${title}<kbd aria-hidden="true">${letter}</kbd></a>`)}
-      <div class="foot"><button onClick=${switchTheme}>Dark or light</button>
+      <div class="foot">${user !== null && html`<p>${user} <button onClick=${onOut}>Log out</button></p>`}
+        <button onClick=${switchTheme}>Dark or light</button>
         <p><kbd>g</kbd> and a page's letter goes to it, <kbd>/</kbd> to the search.</p></div>
     </nav>
     <main>
@@ -135,4 +151,4 @@ function App() {
 
 const theme = localStorage.getItem("theme");
 if (theme) document.documentElement.dataset.theme = theme;
-render(html`<${App} />`, document.getElementById("app"));
+render(html`<${Entrance} />`, document.getElementById("app"));

@@ -1,4 +1,5 @@
 // The doors under /v1, and the one stream of events of this tab.
+import { tokenFor } from "/console/logins.js";
 import { useCallback, useEffect, useRef, useState } from "/console/vendor/htm-preact.js";
 
 /** What the broker refused: cause and cure. */
@@ -47,7 +48,7 @@ export function exact(_, value, context) {
 }
 
 async function reach(path, method, body, signal) {
-  const options = { method, headers: {}, signal };
+  const options = { method, headers: tokenFor(method), signal };
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);
@@ -58,6 +59,7 @@ async function reach(path, method, body, signal) {
   } catch (error) {
     throw cut(signal);
   }
+  if (response.status === 401) dispatchEvent(new Event("login"));
   if (!response.ok) throw new Problem(response.status, (await response.json()).error);
   return response;
 }

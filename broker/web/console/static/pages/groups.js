@@ -14,7 +14,7 @@ export function Groups() {
   return html`<h2>Groups</h2><${Trouble} problem=${problem} />
     ${data && html`<${Table} keyOf=${(group) => group.name} rows=${data.groups} empty=${html`No consumer group yet. Read as one: <code>pqbroker consume TOPIC --group NAME</code>`} columns=${[
       ["group", (group) => html`<a href=${`#/groups/${name(group.name)}`}>${group.name}</a>`, "text"],
-      ["state", (group) => group.state],
+      ["state", (group) => group.state], ["protocol", (group) => group.type],
       ["members", (group) => count(group.member_count), "number"],
       ["behind", (group) => count(group.lag), "number"],
       ["topics", (group) => group.topics.map((topic) => html`<a href=${`#/topics/${name(topic)}`}>${topic}</a> `), "text"],
@@ -27,14 +27,18 @@ export function Group({ group }) {
   const lag = useLag(data);
   return html`<div class="crumbs"><a href="#/groups">Groups</a></div><h2>${group}</h2><${Trouble} problem=${problem} />
     ${data && html`<${Facts} facts=${[
-      ["state", data.state], ["protocol", data.protocol ?? "–"], ["generation", count(data.generation)], ["behind", count(data.lag)],
+      ["state", data.state], ["protocol", data.type], [data.type === "consumer" ? "assignor" : "assigned by", data.protocol ?? "–"],
+      ...(data.type === "consumer" ? [["epoch", count(data.generation)], ["epoch of the targets", count(data.target_epoch)]] : [["generation", count(data.generation)]]),
+      ["behind", count(data.lag)],
     ]} />
     <div class="charts"><${Chart} title="Records behind" now=${count(data.lag ?? 0)} times=${lag.times} values=${lag.values} show=${count} /></div>
     <h3>Members</h3>
     <${Table} keyOf=${(member) => member.id} rows=${data.members} empty="No member at the moment." columns=${[
       ["member", (member) => html`<code>${member.instance_id ?? member.id}</code>`, "text"],
       ["client", (member) => member.client_id, "text"], ["host", (member) => member.host, "text"],
-      ["partitions", (member) => (member.assignment ?? []).map((one) => html`<div>${one.topic}: ${one.partitions.join(", ")}</div>`), "text"],
+      ...(data.type === "consumer" ? [["state", (member) => member.reconciliation?.state, "text"], ["epoch", (member) => count(member.reconciliation?.epoch), "number"]] : []),
+      ["partitions", (member) => partitions(member.assignment ?? []), "text"],
+      ...(data.type === "consumer" ? [["lets go", (member) => partitions(member.reconciliation?.revoking ?? []), "text"], ["waits for", (member) => partitions(missing(member)), "text"]] : []),
     ]} />
     <h3>Offsets</h3>
     <${Table} keyOf=${(one) => `${one.topic}:${one.partition}`} rows=${data.partitions} empty="It has committed nothing yet." columns=${[
@@ -45,6 +49,18 @@ export function Group({ group }) {
     ]} />${data.next !== null && html`<p class="dim">The first ${data.partitions.length} are shown.</p>`}
     <h3>Reset</h3>
     <${Reset} group=${data} writes=${writes} done=${reload} />`}`;
+}
+
+function partitions(topics) {
+  return topics.map((one) => html`<div>${one.topic}: ${one.partitions.join(", ")}</div>`);
+}
+
+/** Partitions that a member of the consumer protocol is to have and does not have yet. */
+function missing(member) {
+  const had = new Map((member.assignment ?? []).map((one) => [one.topic, new Set(one.partitions)]));
+  return (member.reconciliation?.target ?? [])
+    .map((one) => ({ topic: one.topic, partitions: one.partitions.filter((index) => !had.get(one.topic)?.has(index)) }))
+    .filter((one) => one.partitions.length);
 }
 
 const seen = new Map();

@@ -60,6 +60,7 @@ export function OneTable({ table }) {
     ${data.sorted && html`<${SortedInside} path=${path} />`}
     <h3>Columns</h3><${Columns} table=${data} />
     ${!data.sorted && html`<h3>Tablets</h3><${Trouble} problem=${tablets.problem} />${tablets.data && html`<${Tablets} table=${data} tablets=${tablets.data} />`}`}
+    ${isTopic(data) && html`<${Consumers} table=${data.name} />`}
     <h3>Attributes</h3><${Attributes} table=${data} />
     <h3>Rows</h3>${isTopic(data) ? html`<${Rows} key=${table} path=${path} schema=${data.schema} tablets=${data.tablet_count} />` : html`<${Elsewhere} table=${data} />`}`}`;
 }
@@ -97,6 +98,26 @@ function Tablets({ table, tablets }) {
 // Attributes of a tablet that are not as they are set.
 function others(set, acting) {
   return Object.keys(acting).filter((title) => JSON.stringify(set[title]) !== JSON.stringify(acting[title])).map((title) => `${title}=${acting[title]}`).join(" ");
+}
+
+// Consumers of the table as a queue, where each stands in the first tablets, and what auto trim keeps.
+function Consumers({ table }) {
+  const { data, problem } = useDoor(`/v1/queues/${name(table)}`, 3);
+  const trim = data?.auto_trim_config;
+  const kept = trim && [["rows", trim.retained_rows], ["ms", trim.retained_lifetime_duration]].filter(([, most]) => most !== null).map(([unit, most]) => `${count(most)} ${unit}`);
+  return html`<h3>Consumers</h3><${Trouble} problem=${problem} />
+    ${data && html`<${Table} keyOf=${(one) => one.consumer} rows=${data.consumers} empty=${html`None. Register one: <code>pqbroker queue register ${table} CONSUMER</code>`} columns=${[
+      ["consumer", (one) => html`<a href=${`#/groups/${name(one.consumer)}`}>${one.consumer}</a>`, "name"], ["vital", (one) => (one.vital ? "yes" : "no")],
+      ["unread rows by tablet", (one) => html`<${Places} table=${table} consumer=${one.consumer} />`, "text"],
+    ]} /><p class="dim">Auto trim: ${trim.enable ? `on${kept.length ? `, keeps ${kept.join(" and ")}` : ""}` : "off"}.</p>`}`;
+}
+
+const PLACES = 10;
+
+function Places({ table, consumer }) {
+  const { data, problem } = useDoor(`/v1/queues/${name(table)}/consumers/${name(consumer)}?limit=${PLACES}`, 3);
+  const shown = (one) => html`<span class=${one.disposition === "expired" || one.disposition === "ahead" ? "warn" : ""} title=${`tablet ${one.tablet_index} at row ${one.offset ?? 0}: ${one.disposition}`}>${count(one.unread_row_count)} </span>`;
+  return html`${problem && html`<span class="dim">unknown</span>`}${data?.tablets.map(shown)}${data && data.next !== null ? "…" : ""}`;
 }
 
 function Attributes({ table }) {

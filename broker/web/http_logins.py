@@ -1,0 +1,136 @@
+"""Senders of HTTP requests: a user with a password (Basic), a token, a cookie of the console's, a certificate.
+
+Whatever is given must be right, also where nothing has to be given. `/health`, `/ready`, the console's files and
+`/v1/login` are open to everybody.
+"""
+
+import asyncio
+import base64
+import binascii
+import logging
+import secrets
+from typing import Final
+
+from aiohttp import web
+
+from pqbroker.broker.ground.access import ANONYMOUS, Principal
+from pqbroker.broker.ground.seldom_log import SeldomLog
+from pqbroker.broker.services.logins.listener_logins import is_http_login_required
+from pqbroker.broker.services.logins.password_checks import TooManyChecks
+from pqbroker.broker.web.console_logins import ConsoleLogin, ConsoleLogins
+from pqbroker.broker.web.door import slot_of
+from pqbroker.broker.web.routing.health import PATHS
+from pqbroker.broker.web.routing.node import WebNode
+from pqbroker.broker.web.routing.problems import Problem
+
+COOKIE: Final = "pqbroker_login"
+PAGE_TOKEN: Final = "X-Pqbroker-Page-Token"
+LOGIN_PATH: Final = "/v1/login"
+BASIC: Final = "Basic"
+BEARER: Final = "Bearer"
+_OPEN: Final = frozenset((*PATHS, "/", LOGIN_PATH))
+_OPEN_FILES: Final = "/console/"
+_CURE: Final = "Log in as a user of the broker (curl: -u NAME), or with a token (Authorization: Bearer TOKEN)."
+_READS: Final = frozenset(("GET", "HEAD"))
+_RANDOM_BYTES: Final = 32
+
+seldom = SeldomLog(logging.getLogger(__name__))
+
+
+class HttpLogins:
+    """Logins of one node's HTTP side."""
+
+    def __init__(self, node: WebNode) -> None:
+        self._node = node
+        self.console = ConsoleLogins(
+            node.loop.time, lambda: secrets.token_urlsafe(_RANDOM_BYTES), lambda: node.settings.console_logins_max
+        )
+
+    @property
+    def is_required(self) -> bool:
+        """Return True if nobody is served without a login."""
+        return is_http_login_required(self._node.settings, self._node.listeners)
+
+    async def principal(self, request: web.Request) -> Principal:
+        """Return the sender of a request. Problem 401 where that is not proved, 503 where the broker is too busy."""
+        header = request.headers.get("Authorization")
+        if header is not None:
+            return await self._by_header(request, header)
+        if request.path == LOGIN_PATH and request.method == "POST":
+            return ANONYMOUS
+        cookie = request.cookies.get(COOKIE)
+        if cookie is not None and (login := self.find(cookie)):
+            if request.method not in _READS and not login.has_page_token(request.headers.get(PAGE_TOKEN, "")):
+                cure = "Send it from the console's pages, or with a password or token in place of the cookie."
+                raise Problem(403, "NO_PAGE_TOKEN", "the request has no page token", cure)
+            return Principal("User", login.user)
+        user = None if request.transport is None else request.transport.get_extra_info("certificate_user")
+        if user:
+            return Principal("User", user)
+        if self.is_required and not _is_open(request.path):
+            raise Problem(401, "LOGIN_REQUIRED", "this broker serves nobody without a login", _CURE)
+        return ANONYMOUS
+
+    def find(self, cookie: str) -> ConsoleLogin | None:
+        """Return the console's login of a cookie, while its user has the same password."""
+        login = self.console.find(cookie)
+        if login is None or self._node.logins.fingerprint(login.user) != login.fingerprint:
+            return None
+        return login
+
+    async def check_password(self, request: web.Request, name: str, password: str) -> None:
+        """Raise Problem unless it is the password of a user. A wrong one is answered late."""
+        slot = slot_of(request)
+        slot.wait()  # while it waits, others may have the slot
+        try:
+            is_right = await self._node.logins.is_password(name, password, slot.holder)
+        except TooManyChecks:
+            self._node.metrics.count_login_refusal(BASIC, "busy")
+            cure = "Try again in a moment, or raise pqbroker.login.checks.max."
+            raise Problem(503, "TOO_MANY_LOGINS", "too many passwords wait for their check", cure) from None
+        if not is_right:
+            await self._refuse(request, BASIC, "wrong password or unknown user")
+        slot.work()
+
+    async def _by_header(self, request: web.Request, header: str) -> Principal:
+        scheme, _, given = header.partition(" ")
+        if scheme.lower() == BEARER.lower():
+            user = self._node.logins.user_of_token(given.strip())
+            if user is None:
+                await self._refuse(request, BEARER, "unknown, expired or revoked token")
+            return Principal("User", str(user))
+        found = _read_basic(given) if scheme.lower() == BASIC.lower() else None
+        if found is None:
+            await self._refuse(request, BASIC, "the header Authorization is neither Basic nor Bearer")
+            raise AssertionError("refused")
+        await self.check_password(request, *found)
+        return Principal("User", found[0])
+
+    async def _refuse(self, request: web.Request, mechanism: str, reason: str) -> None:
+        settings, slot = self._node.settings, slot_of(request)
+        self._node.metrics.count_login_refusal(mechanism, "credentials")
+        seldom.warning("login over HTTP from %s refused (%s): %s", request.remote, mechanism, reason)
+        slot.wait()
+        await asyncio.sleep(settings.failed_login_delay_ms / 1000)
+        slot.work()
+        raise Problem(401, "LOGIN_FAILED", "wrong user, password or token", _CURE)
+
+
+def challenge_of(request: web.Request, problem: Problem) -> dict[str, str] | None:
+    """Return the headers that ask a client for a login; not for a page, over which a browser would ask itself."""
+    if problem.status != 401 or "Sec-Fetch-Mode" in request.headers:
+        return None
+    return {"WWW-Authenticate": 'Basic realm="pqbroker", charset="UTF-8"'}
+
+
+def _is_open(path: str) -> bool:
+    return path in _OPEN or path.startswith(_OPEN_FILES)
+
+
+def _read_basic(given: str) -> tuple[str, str] | None:
+    """Return name and password; None if there are none."""
+    try:
+        name, colon, password = base64.b64decode(given.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return None
+    return (name, password) if name and colon and password else None

@@ -1,0 +1,1 @@
+"""Queues over HTTP: their consumers, pulled rows, sessions of producers, auto trim."""
