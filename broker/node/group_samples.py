@@ -8,7 +8,7 @@ from pqbroker.broker.ground.metrics import Sample, Sampling
 from pqbroker.broker.node.parts import Node
 from pqbroker.broker.services.coordination.classic.states import GroupState
 from pqbroker.broker.services.coordination.consumer_groups import list_groups
-from pqbroker.broker.services.coordination.coordinators import ListedGroup
+from pqbroker.broker.services.coordination.coordinators import GroupType, ListedGroup
 from pqbroker.pq.serving.topic import Topic
 
 _SUMMED = ""
@@ -17,7 +17,13 @@ _SUMMED = ""
 Lag = tuple[tuple[str, str, str], int]
 """Group, topic, partition, and how many records the group has not read."""
 
-_STATES = tuple(state for state in GroupState if state is not GroupState.DEAD)
+_STATES = {
+    GroupType.CLASSIC: (
+        GroupState.EMPTY, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE, GroupState.STABLE,
+    ),
+    GroupType.CONSUMER: (GroupState.EMPTY, GroupState.ASSIGNING, GroupState.RECONCILING, GroupState.STABLE),
+}  # fmt: skip
+"""States that groups of each protocol have."""
 
 
 def group_samples(node: Node) -> Sampling:
@@ -25,8 +31,12 @@ def group_samples(node: Node) -> Sampling:
     if not node.cell.current.coordinators.is_serving:
         return []
     groups = yield from list_groups(node)
-    states = Counter(group.state for group in groups)
-    samples = [Sample("groups", states[state], (state,)) for state in _STATES]
+    found = Counter((group.state, group.type) for group in groups)
+    samples = [
+        Sample("groups", found[state, protocol], (state, protocol))
+        for protocol, states in _STATES.items()
+        for state in states
+    ]
     samples += _member_samples(groups, node.settings.metrics_offsets_max)
     return samples + (yield from _lag_samples(node))
 

@@ -8,13 +8,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pqbroker.broker.ground.listeners import Address, AddressError, Listener, parse_address, parse_listeners
+from pqbroker.broker.ground.listeners import (
+    HTTP_NAME,
+    AddressError,
+    Listener,
+    parse_address,
+    parse_listeners,
+    with_protocols,
+)
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, declarations
+from pqbroker.security.protocols import SecurityProtocol, parse_protocol_map
 
 KAFKA, HTTP, DATA = "127.0.0.1:9092", "127.0.0.1:8092", "./data"
 """Defaults, where neither options nor variables nor settings say anything."""
 LISTEN_KAFKA, LISTEN_HTTP, DATA_DIR = "PQBROKER_LISTEN_KAFKA", "PQBROKER_LISTEN_HTTP", "PQBROKER_DATA_DIR"
+_PROTOCOL_MAP = "listener.security.protocol.map"
+_SCHEMES = {"http": SecurityProtocol.PLAINTEXT, "https": SecurityProtocol.SSL}
 _KAFKAS_FILE = "meta.properties"
 """File in every log directory of Apache Kafka."""
 
@@ -24,7 +34,7 @@ class Locations:
     """Locations of one node. `data`: a directory, or `:memory:`."""
 
     kafka: tuple[Listener, ...]
-    http: Address
+    http: Listener
     data: str
 
 
@@ -39,9 +49,10 @@ class Options:
 
 def choose_locations(options: Options, environment: Mapping[str, str], texts: Mapping[str, str]) -> Locations:
     """`texts`: the settings that were given. AddressError, ConfigError name the place of what is wrong."""
-    return Locations(
-        _kafka(options, environment, texts), _http(options, environment), _data(options, environment, texts)
-    )
+    kafka = _kafka(options, environment, texts)
+    if _PROTOCOL_MAP in texts:
+        kafka = with_protocols(kafka, parse_protocol_map(texts[_PROTOCOL_MAP]))
+    return Locations(kafka, _http(options, environment, texts), _data(options, environment, texts))
 
 
 def _kafka(options: Options, environment: Mapping[str, str], texts: Mapping[str, str]) -> tuple[Listener, ...]:
@@ -70,13 +81,23 @@ def _named(place: str, text: str) -> tuple[Listener, ...]:
         raise AddressError(f"{place}: {error}") from None
 
 
-def _http(options: Options, environment: Mapping[str, str]) -> Address:
+def _http(options: Options, environment: Mapping[str, str], texts: Mapping[str, str]) -> Listener:
+    protocol = SecurityProtocol(texts.get("pqbroker.http.security.protocol") or SecurityProtocol.PLAINTEXT)
     if options.http is not None:
-        return parse_address(options.http)
+        return _http_listener(options.http, protocol)
     try:
-        return parse_address(environment.get(LISTEN_HTTP) or HTTP)
+        return _http_listener(environment.get(LISTEN_HTTP) or HTTP, protocol)
     except AddressError as error:
         raise AddressError(f"{LISTEN_HTTP}: {error}") from None
+
+
+def _http_listener(text: str, protocol: SecurityProtocol) -> Listener:
+    """`text`: [http://|https://]HOST:PORT, of which the scheme wins over `protocol`."""
+    scheme, separator, address = text.rpartition("://")
+    if separator and scheme.lower() not in _SCHEMES:
+        raise AddressError(f"{text!r} begins with {scheme}://; give HOST:PORT, http:// or https:// before it")
+    chosen = _SCHEMES[scheme.lower()] if separator else protocol
+    return Listener(HTTP_NAME, parse_address(address.removesuffix("/")), protocol=chosen)
 
 
 def _data(options: Options, environment: Mapping[str, str], texts: Mapping[str, str]) -> str:

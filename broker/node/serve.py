@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pqbroker.broker.ground.listeners import AddressError, CannotListen
 from pqbroker.broker.ground.open_files import raise_limit, tell_limit
 from pqbroker.broker.node.allocator import keep_freed_memory
+from pqbroker.broker.node.first_user import FirstUser
 from pqbroker.broker.node.locations import (
     DATA,
     DATA_DIR,
@@ -34,8 +35,11 @@ from pqbroker.broker.node.start_line import describe_start
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, parse, set_in_vain
 from pqbroker.conf.load import read_texts
+from pqbroker.security.errors import SecurityError
+from pqbroker.security.passwords import PASSWORD, PASSWORD_FILE, password_for
 from pqbroker.storage.engine import CommitRefused, EngineError, ShardLost
 from pqbroker.storage.engine_kinds import MEMORY, kind_of
+from pqbroker.storage.tablets.scheme_objects import STORED_USERS
 
 if TYPE_CHECKING:
     from pqbroker.broker.node.parts import Node
@@ -47,6 +51,9 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 _SWITCH_INTERVAL_S = 0.001
 """Seconds that the loop waits at most for each thread that stands before it for the interpreter lock. Against Python's
 5 ms that lowered the loop's worst lag under load, 7 and 11 ms to 5 and 4, and cost nothing that could be measured."""
+_OWN_DIRECTORY = 0o700
+_OTHERS = 0o077
+"""Rights that nobody but the node's user gets on new files."""
 INTERRUPTED = 130
 """Exit status after a second Ctrl-C, as a shell has it."""
 
@@ -67,7 +74,10 @@ def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         help=f"Kafka address ({KAFKA}); several with commas, each with its name in advertised.listeners; before "
         f"{LISTEN_KAFKA} and the setting listeners",
     )  # fmt: skip
-    parser.add_argument("--http", metavar="HOST:PORT", help=f"/health, /metrics ({HTTP}); before {LISTEN_HTTP}")
+    parser.add_argument(
+        "--http", metavar="[https://]HOST:PORT",
+        help=f"/health, /metrics ({HTTP}); https:// serves them under TLS; before {LISTEN_HTTP}",
+    )  # fmt: skip
     parser.add_argument(
         "--data", metavar="DIR",
         help=f"directory ({DATA}); :memory: for none; before {DATA_DIR} and the setting log.dirs",
@@ -76,6 +86,10 @@ def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     parser.add_argument(
         "--set", metavar="NAME=VALUE", action="append", default=[], dest="assignments", help="one setting; repeatable"
     )
+    parser.add_argument(
+        "--user", metavar="NAME",
+        help=f"make this super user unless it exists; its password is in {PASSWORD} or {PASSWORD_FILE}, or typed",
+    )  # fmt: skip
     parser.add_argument("--log-level", choices=LOG_LEVELS, default="info", help="least level logged (%(default)s)")
     parser.set_defaults(run=run)
 
@@ -83,6 +97,7 @@ def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal to stop; ServeError when the node cannot, WrongSettings when an option is invalid."""
     begin_log(options.log_level)
+    os.umask(_OTHERS)  # a directory may hold users and tokens: its files and its backups are for its owner alone
     keep_freed_memory()
     raise_limit()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
@@ -94,8 +109,8 @@ def run(options: argparse.Namespace) -> int:
         settings = parse(BrokerSettings, texts)
         set_log_format(settings.log_format)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(_serve(settings, locations))
-    except (AddressError, ConfigError) as error:
+            return runner.run(_serve(settings, locations, _first_user(options.user)))
+    except (AddressError, ConfigError, SecurityError) as error:
         raise WrongSettings(str(error)) from error
     except (CannotListen, EngineError) as error:
         raise ServeError(str(error)) from error
@@ -103,7 +118,12 @@ def run(options: argparse.Namespace) -> int:
         raise ServeError(f"cannot open {locations.data}: {error}") from error
 
 
-async def _serve(settings: BrokerSettings, locations: Locations) -> int:
+def _first_user(name: str | None) -> FirstUser | None:
+    """Return the super user that the start makes. SecurityError."""
+    return None if name is None else FirstUser(name, password_for(name, os.environ, is_new=True))
+
+
+async def _serve(settings: BrokerSettings, locations: Locations, first_user: FirstUser | None) -> int:
     from pqbroker.broker.node.server import Server
     from pqbroker.storage.tablets.start_check import check_start
 
@@ -111,7 +131,9 @@ async def _serve(settings: BrokerSettings, locations: Locations) -> int:
     kind = kind_of(data)
     await kind.preview(data, settings, check_start)
     server = Server(settings, kind.engine(data, settings), locations.kafka, locations.http)
-    await server.start()
+    await server.start(first_user)
+    if server.node.cell.current.scheme.rows(STORED_USERS):
+        _close_directory(data)
     log.info("%s", describe_start(server.node, data, time.monotonic() - began_at))
     cycles, node = CycleCollector(), server.node
     load = Load(
@@ -128,7 +150,7 @@ async def _serve(settings: BrokerSettings, locations: Locations) -> int:
     if settings.durability != "fsync":
         log.warning("pqbroker.durability=%s: a power loss may take acknowledged records", settings.durability)
     kafka_addresses = ",".join(map(str, server.listeners))
-    print(f"ready kafka={kafka_addresses} http={server.http_address} data={data}", flush=True)
+    print(f"ready kafka={kafka_addresses} http={server.http_url} data={data}", flush=True)
     ends: list[asyncio.Future[Any]] = [stopping, server.failed]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     collecting.cancel()
@@ -136,6 +158,12 @@ async def _serve(settings: BrokerSettings, locations: Locations) -> int:
     if server.failed.done():
         raise ServeError(str(server.failed.result()))
     return 0
+
+
+def _close_directory(data: str) -> None:
+    """Let nobody but the node's user into the directory; one from before this version may be open to others."""
+    if data != MEMORY:
+        Path(data).chmod(_OWN_DIRECTORY)
 
 
 def _served_objects(node: "Node") -> int:

@@ -6,11 +6,22 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pqbroker.broker.ground.access import Access
+from pqbroker.broker.ground.audit import AuditLog
 from pqbroker.broker.ground.cues.clock import MovableClock
 from pqbroker.broker.ground.cues.cues import Cues
-from pqbroker.broker.ground.listeners import DEFAULT_NAME, Address, Listener, advertised_addresses, bind_all, close_all
+from pqbroker.broker.ground.listeners import (
+    DEFAULT_NAME,
+    HTTP_NAME,
+    Address,
+    Connect,
+    Listener,
+    advertised_addresses,
+    bind_all,
+    close_all,
+)
 from pqbroker.broker.ground.log_tail import LogTail
 from pqbroker.broker.ground.metrics import Metrics, Sample, Sampling
 from pqbroker.broker.ground.open_files import connections_max
@@ -18,18 +29,23 @@ from pqbroker.broker.ground.series import PERIOD_S, Series
 from pqbroker.broker.ground.turns import Turns
 from pqbroker.broker.kafka.apis.answer_budget import AnswerBudget
 from pqbroker.broker.kafka.apis.api import Api
+from pqbroker.broker.kafka.apis.api_needs import API_NEEDS
 from pqbroker.broker.kafka.apis.fetch_sessions import FetchSessions
 from pqbroker.broker.kafka.cues.answer_faults import AnswerFaults
 from pqbroker.broker.kafka.handlers.fetch import serve_fetch
 from pqbroker.broker.kafka.net.connection import Connection
 from pqbroker.broker.kafka.net.connections import Connections
 from pqbroker.broker.kafka.net.dispatch import Dispatcher
+from pqbroker.broker.kafka.net.login_gate import LoginEntrance, receiving_before_login
 from pqbroker.broker.kafka.net.receiving import Receiving
 from pqbroker.broker.kafka.served import APIS
+from pqbroker.broker.node.access import access_of
 from pqbroker.broker.node.cell_samples import cell_samples
 from pqbroker.broker.node.cleaning_samples import cleaning_samples
 from pqbroker.broker.node.figures import read_figures
+from pqbroker.broker.node.first_user import FirstUser
 from pqbroker.broker.node.group_samples import group_samples
+from pqbroker.broker.node.login_start import add_first_user, check_listeners, check_open_listeners
 from pqbroker.broker.node.partition_samples import Sums
 from pqbroker.broker.node.parts import Node
 from pqbroker.broker.node.process_samples import process_samples
@@ -41,12 +57,22 @@ from pqbroker.broker.node.table_samples import (
     transaction_samples,
 )
 from pqbroker.broker.node.transactional_samples import transactional_samples
+from pqbroker.broker.services.access.rule_access import RuleAccess
 from pqbroker.broker.services.cells.cell_owner import CellLost, CellOwner
 from pqbroker.broker.services.leaders import Leaders
+from pqbroker.broker.services.logins.logins import Logins
 from pqbroker.broker.services.producer_ids import ProducerIds
+from pqbroker.broker.services.quotas.client_quotas import ClientQuotas
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.storage.engine import Engine
 from pqbroker.storage.faults import FaultyEngine
+from pqbroker.storage.tablets.scheme_acls import ACLS
+from pqbroker.storage.tablets.scheme_objects import STORED_USERS
+from pqbroker.storage.tablets.scheme_quotas import QUOTAS
+
+if TYPE_CHECKING:
+    from pqbroker.broker.ground.tls.handshakes import Handshakes
+    from pqbroker.broker.ground.tls.tls_listeners import TlsListeners
 
 log = logging.getLogger(__name__)
 
@@ -69,8 +95,23 @@ def _held_samples(node: Node, receiving: Receiving) -> list[Sample]:
         Sample("unfinished_request_bytes", receiving.unfinished_bytes),
         Sample("fetch_sessions", len(node.sessions)),
         Sample("fetch_session_partitions", node.sessions.partitions),
+        *_access_samples(node.rules),
+        *_audit_samples(node.audit),
+        *(Sample("quota_throttle_ms", spent_ms, (key,)) for key, spent_ms in node.quotas.throttled_ms.items()),
         Sample("groups_bytes", node.cell.current.coordinators.taken_bytes),
     ]
+
+
+def _access_samples(rules: RuleAccess | None) -> list[Sample]:
+    counts = (0, 0, 0) if rules is None else (len(rules.rules), len(rules.unreadable), rules.kept_decisions)
+    names = ("access_rules", "access_rules_unreadable", "access_decisions_kept")
+    return [Sample(name, count) for name, count in zip(names, counts, strict=True)]
+
+
+def _audit_samples(audit: AuditLog | None) -> list[Sample]:
+    counts = (0, 0, 0) if audit is None else (audit.written, audit.suppressed, audit.lost)
+    names = ("written", "suppressed", "lost")
+    return [Sample("audit_lines", count, (name,)) for name, count in zip(names, counts, strict=True)]
 
 
 class Server:
@@ -81,12 +122,12 @@ class Server:
         settings: BrokerSettings,
         engine: Engine,
         kafka: Address | Sequence[Listener],
-        http: Address | None = None,
+        http: Address | Listener | None = None,
         clock: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._settings = settings
         self.access: Access | None = None
-        """Decides who may do what, if it is given before the start; None: everybody everything."""
+        """Decides who may do what, if it is given before the start; None: what the settings say."""
         self._engine = engine
         self._clock = clock
         self._cues: Cues | None = None
@@ -100,9 +141,14 @@ class Server:
         self._tasks: list[asyncio.Task[None]] = []
         self._http_close: Callable[[], Awaitable[None]] | None = None
         self.listeners = (Listener(DEFAULT_NAME, kafka),) if isinstance(kafka, Address) else tuple(kafka)
-        self.http_address = http
+        self._http = Listener(HTTP_NAME, http) if isinstance(http, Address) else http
+        self._tls = self._encrypted()
+        """None: no listener is encrypted."""
 
     node: Node
+    _audit: AuditLog | None = None
+    _deciding: Access | None
+    """Decides who may do what; None: everybody may do everything."""
     failed: "asyncio.Future[CellLost]"
     """Resolves when the cell is lost for good; the process should stop and exit with an error."""
 
@@ -111,40 +157,64 @@ class Server:
         """The first listener's."""
         return self.listeners[0].address
 
-    async def start(self) -> None:
-        """Open the cell and listen. EngineError, ShardLost, CannotListen; nothing is left open then.
+    @property
+    def http_address(self) -> Address | None:
+        return None if self._http is None else self._http.address
+
+    @property
+    def http_url(self) -> str:
+        """HOST:PORT of the HTTP address, with https:// before it where it is encrypted."""
+        return str(self._http)
+
+    async def start(self, first_user: FirstUser | None = None) -> None:
+        """Open the cell, make a super user unless it exists, and listen.
+
+        EngineError, ShardLost, CannotListen; nothing is left open then.
 
         AddressError and ConfigError for invalid settings.
         """
         loop = asyncio.get_running_loop()
         advertised = advertised_addresses(self.listeners, self._settings.advertised_listeners)
+        check_listeners(self._settings, self.listeners)
+        if self._tls is not None:
+            self._tls.load(self._settings)
         bound = bind_all(self.listeners)
         self.listeners = tuple(listener for listener, _ in bound)
         logging.getLogger(PACKAGE).addHandler(self._log_tail)
         try:
             self._cell = CellOwner(self._engine, self._settings, self._clock)
+            self._audit = AuditLog(self._settings) if self._settings.audit_file else None
+            self._deciding = self.access or access_of(self._settings, lambda: self.node.settings)
             await self._cell.open()
+            await self._begin_logins(first_user)
         except BaseException:
             close_all(bound)
+            self._end_audit()
             logging.getLogger(PACKAGE).removeHandler(self._log_tail)
             raise
         self.failed = self._cell.failed
         receiving = Receiving(self._settings, loop)
         self.node = self._node(loop, Metrics(partial(self._sample, receiving)))
-        self._dispatcher = dispatcher = Dispatcher(self.node, APIS)
+        if self._tls is not None:
+            self._tls.begin(loop, lambda: self.node.settings)
+        self._follow_scheme()
+        self._dispatcher = Dispatcher(self.node, APIS)
+        before_login = await self._receiving_before_login()
         for listener, sockets in bound:
             served = replace(listener, advertised=advertised.get(listener.name))
-            connect = partial(Connection, self.node, dispatcher, receiving, self.node.connections, served)
+            connect = self._under(listener, self._connecting(served, receiving, before_login))
             self._servers += [await loop.create_server(connect, sock=listening) for listening in sockets]
-        looks = (self._sample_loop_lag(), self._close_idle(), self._cut_stalled())
+        looks = [self._sample_loop_lag(), self._close_idle(), self._cut_stalled()]
+        if self._tls is not None:
+            looks.append(self._tls.watch())
         works = (self.node.feeding.run(self.node), self.node.cleaner.run(self.node), self.node.health.run(self.node))
-        periodic = (self._retain(), self._renew(), self._take_series(), *works, *looks)
+        periodic = (self._retain(), self._trim_queues(), self._renew(), self._take_series(), *works, *looks)
         for work in (self._cell.watch(self._opened), *periodic):
             task = loop.create_task(work)
             task.add_done_callback(self._ended)
             self._tasks.append(task)
-        if self.http_address is not None:
-            await self._start_http(self.http_address)
+        if self._http is not None:
+            await self._start_http(self._http)
 
     async def stop(self) -> None:
         """Drain: take no connection more, answer what is in work within the time allowed, close the cell."""
@@ -152,6 +222,8 @@ class Server:
             self._cues.answers.clear()
         for server in self._servers:
             server.close()
+        if self._tls is not None:
+            self._tls.close()
         self._cell.current.coordinators.close()
         await self.node.connections.drain(self._settings.drain_timeout_ms / 1000)
         for task in self._tasks:
@@ -160,9 +232,44 @@ class Server:
             await asyncio.wait(self._tasks)
         if self._http_close is not None:
             await self._http_close()
+        self.node.logins.close()
         await self.node.workers.close()
         await self._cell.close()
+        self._end_audit()
         logging.getLogger(PACKAGE).removeHandler(self._log_tail)
+
+    async def _begin_logins(self, first_user: FirstUser | None) -> None:
+        """Make the first user; check that nobody comes in without a login who should not. The cell closes if so."""
+        scheme = self._cell.current.scheme
+        try:
+            if first_user is not None:
+                await add_first_user(scheme, first_user, self._clock())
+            check_open_listeners(self._settings, self.listeners, self._http, scheme)
+        except BaseException:
+            await self._cell.close()
+            raise
+
+    async def _receiving_before_login(self) -> Receiving | None:
+        """Return the receiving side of clients that have not logged in; None where no listener has a login."""
+        if not any(listener.has_login for listener in self.listeners):
+            return None
+        if not self._cell.current.cell.reading_only:
+            await self.node.logins.load()
+        return receiving_before_login(self._settings, self.node.loop)
+
+    def _connecting(
+        self, listener: Listener, receiving: Receiving, before_login: Receiving | None
+    ) -> Callable[[], Connection]:
+        """Return what makes the connections of a listener."""
+        node, dispatcher = self.node, self._dispatcher
+        if not listener.has_login or before_login is None:
+            return partial(Connection, node, dispatcher, receiving, node.connections, listener)
+        entrance = LoginEntrance(dispatcher, receiving)
+        return partial(Connection, node, entrance, before_login, node.connections, listener)
+
+    def _end_audit(self) -> None:
+        if self._audit is not None:
+            self._audit.close()
 
     def cut(self) -> None:
         """Cut every connection of Kafka clients, as the end of a process does: nothing more is answered."""
@@ -178,10 +285,10 @@ class Server:
         settings = self._settings
         taken = yield from cell_samples(self._cell.current, settings.metrics_partitions_max, self._sums)
         taken += yield from group_samples(self.node)
-        taken += yield from transactional_samples(self._cell.current.transactional_producers)
         yield
         topics = self._cell.current.topics
         known = [topic for name in topics.names(or_static=True) if (topic := topics.get(name, or_static=True))]
+        taken += yield from transactional_samples(self._cell.current.transactional_producers, known)
         taken += yield from table_samples(known, self.node.metrics.tables)
         taken += yield from sorted_samples(self._cell.current.sorted_tables)
         taken += yield from feed_samples(self.node)
@@ -190,12 +297,18 @@ class Server:
         taken += sql_samples(self.node.workers)
         taken += [Sample("conditions", count, (kind,)) for kind, count in self.node.health.by_kind(self.node).items()]
         taken += process_samples(self.node.started_ms)
+        if self._tls is not None:
+            taken += self._tls.samples(time.time())
         return [*taken, *_held_samples(self.node, receiving), Sample("durability", 1, (settings.durability,))]
 
     def _node(self, loop: asyncio.AbstractEventLoop, metrics: Metrics) -> Node:
         """The parts of a node whose cell is open."""
         settings = self._settings
         metrics.cell_openings += 1
+        connections = Connections(
+            loop, metrics, lambda: connections_max(self.node.settings), lambda: self.node.settings,
+            lambda host: self.node.quotas.connection_pause_ms(host),
+        )  # fmt: skip
         return Node(
             cell=self._cell,
             loop=loop,
@@ -207,25 +320,49 @@ class Server:
             leaders=Leaders(settings.node_id),
             turns=Turns(loop),
             answers=AnswerBudget(settings.unsent_bytes_max, loop.time),
-            connections=Connections(
-                loop, metrics, lambda: connections_max(self.node.settings), lambda: self.node.settings
-            ),
+            connections=connections,
+            logins=Logins(loop, lambda: self._cell.current.scheme, lambda: self.node.settings, self._clock),
+            audit=self._audit,
+            quotas=ClientQuotas(settings, loop.time, connections.close_lanes),
             pools=lambda: self._cell.current.cell.stats().pools,
             listeners=self.listeners,
-            access=self.access,
+            http=lambda: self._http,
+            access=self._deciding,
+            tls=self._tls,
+            rules=self._deciding if isinstance(self._deciding, RuleAccess) else None,
             cues=self._cues,
             started_ms=self._clock(),
             log_tail=self._log_tail,
             series=Series(lambda: read_figures(metrics, self._cell.current)),
             api_names={api.key: api.name for api in APIS},
+            api_needs=API_NEEDS,
             api_ranges=tuple(api.advertised for api in APIS),
         )
 
-    async def _start_http(self, address: Address) -> None:
+    @property
+    def handshakes(self) -> "Handshakes | None":
+        """Handshakes under way, while it serves; None: no listener is encrypted."""
+        return None if self._tls is None else self._tls.handshakes
+
+    def _encrypted(self) -> "TlsListeners | None":
+        """Return what serves the listeners that are encrypted; its modules are loaded with the first."""
+        listeners = (*self.listeners, *([self._http] if self._http else ()))
+        if not any(listener.protocol.is_encrypted for listener in listeners):
+            return None
+        from pqbroker.broker.ground.tls.tls_listeners import TlsListeners
+
+        return TlsListeners(listeners)
+
+    def _under(self, listener: Listener, connect: Connect, plain: Callable[[bytes], bytes] | None = None) -> Connect:
+        """Return what makes the protocol of a listener's connections, under TLS where it is encrypted."""
+        return connect if self._tls is None else self._tls.under(listener, connect, plain)
+
+    async def _start_http(self, listener: Listener) -> None:
         from pqbroker.broker.web.endpoints import start_http
 
         try:
-            self._http_close, self.http_address = await start_http(self.node, address)
+            self._http_close, address = await start_http(self.node, listener.address, partial(self._under, listener))
+            self._http = replace(listener, address=address)
         except BaseException:
             await self.stop()
             raise
@@ -236,6 +373,18 @@ class Server:
     def _opened(self) -> None:
         """The cell was lost, and is open again."""
         self.node.metrics.cell_openings += 1
+        self._follow_scheme()
+
+    def _follow_scheme(self) -> None:
+        """Have access rules and quotas be those of the scheme that is open now."""
+        scheme, quotas = self._cell.current.scheme, self.node.quotas
+        quotas.load(scheme.rows(QUOTAS))
+        scheme.follow(QUOTAS, quotas.follow)
+        if isinstance(self._deciding, RuleAccess):
+            self._deciding.load(scheme.rows(ACLS))
+            scheme.follow(ACLS, self._deciding.follow)
+            self._deciding.load_users(scheme.rows(STORED_USERS))
+            scheme.follow(STORED_USERS, self._deciding.follow_user)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         """A node without its periodic work would look well and fill its disk: a defect there ends it."""
@@ -248,6 +397,11 @@ class Server:
         while True:
             await asyncio.sleep(self._settings.retention_check_interval_ms / 1000)
             await self._cell.retain()
+
+    async def _trim_queues(self) -> None:
+        while True:
+            await asyncio.sleep(self.node.settings.queue_trim_interval_ms / 1000)
+            await self._cell.trim_queues()
 
     async def _renew(self) -> None:
         while True:

@@ -10,6 +10,7 @@ from pathlib import Path
 from pqbroker.broker.ground.metrics import Sample, Sampling, TableCounters
 from pqbroker.broker.services.commits.commits import Commits
 from pqbroker.broker.services.materializing.callers import FeedingNode
+from pqbroker.broker.services.queues.registrations import registered
 from pqbroker.broker.services.sql.workers import Workers
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.tablets.scheme_materializations import MaterializationChanges
@@ -24,7 +25,11 @@ def table_samples(topics: Sequence[Topic], counted: TableCounters) -> Sampling:
     """Tables and their tablets by state, and what is staged. `topics`: static tables too."""
     tables, tablets = Counter[str](), Counter[str]()
     pieces = staged_bytes = batches = 0
+    consumers, auto_trims = Counter[bool](), 0
     for topic in topics:
+        if topic.config.pq_important_groups or topic.config.pq_registered_groups:
+            consumers.update(registered(topic.config).values())
+        auto_trims += topic.config.pq_auto_trim
         if topic.record.is_static:
             tables[_STATIC] += 1
         elif topic.record.table is not None:
@@ -45,6 +50,13 @@ def table_samples(topics: Sequence[Topic], counted: TableCounters) -> Sampling:
         Sample("table_inserted_bytes", counted.inserted_bytes),
         Sample("table_read_rows", counted.read_rows),
         Sample("table_read_bytes", counted.read_bytes),
+        *(Sample("queue_consumers", consumers[vital], (str(vital).lower(),)) for vital in (True, False)),
+        Sample("queue_auto_trims", auto_trims),
+        Sample("queue_pulls", counted.pulls),
+        Sample("queue_advances", counted.advances),
+        Sample("queue_offset_conflicts", counted.offset_conflicts),
+        Sample("queue_skipped_rows", counted.skipped_rows),
+        Sample("queue_refused_pushes", counted.refused_pushes),
         Sample("sorted_lookups", counted.lookups),
         Sample("sorted_looked_up_keys", counted.looked_up_keys),
         Sample("staged_pieces", pieces),
