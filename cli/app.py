@@ -11,6 +11,7 @@ from typing import Any
 
 from pqbroker import __version__
 from pqbroker.cli.command import Command, Family
+from pqbroker.cli.connection_security import COMMAND_CONFIG, USER, use_security
 from pqbroker.cli.help_text import command_help, list_help, summary, usage
 from pqbroker.cli.output import say
 from pqbroker.cli.parsing import parse
@@ -81,8 +82,32 @@ def _table() -> Family:
     return app
 
 
+def _queue() -> Family:
+    from pqbroker.cli.commands.queue import app
+
+    return app
+
+
+def _features() -> Family:
+    from pqbroker.cli.commands.features import app
+
+    return app
+
+
 def _transaction() -> Family:
     from pqbroker.cli.commands.transaction import app
+
+    return app
+
+
+def _acl() -> Family:
+    from pqbroker.cli.commands.acl import app
+
+    return app
+
+
+def _quota() -> Family:
+    from pqbroker.cli.commands.quota import app
 
     return app
 
@@ -147,6 +172,24 @@ def _restore() -> Family:
     return app
 
 
+def _user() -> Family:
+    from pqbroker.cli.commands.user import app
+
+    return app
+
+
+def _token() -> Family:
+    from pqbroker.cli.commands.token import app
+
+    return app
+
+
+def _certificate() -> Family:
+    from pqbroker.cli.commands.certificate import app
+
+    return app
+
+
 def _crashtest() -> Family:
     from pqbroker.cli.commands.crashtest import app
 
@@ -170,9 +213,13 @@ COMMANDS: Mapping[str, tuple[str, Callable[[], Family]]] = {
     "sql": ("Query topics and tables with SQL.", _sql),
     "tablet": ("List, show, restart and move the tablets of a pqbroker.", _tablet),
     "table": ("Create, list, fill, read, alter, mount and drop tables of a pqbroker.", _table),
+    "queue": ("Register consumers of queues, pull and push rows of queues, and trim what was read.", _queue),
     "transaction": (
         "List, show and abort the transactions of a pqbroker: over tables, and those of Kafka producers.", _transaction,
     ),
+    "acl": ("Show, add and remove access rules (ACLs): who may do what with which resource.", _acl),
+    "features": ("List and set the levels of Kafka's features that a pqbroker has.", _features),
+    "quota": ("Show and change quotas of clients: bytes, processor time, partitions, connections.", _quota),
     "cell": ("List, create and remove the cells of a pqbroker.", _cell),
     "bundle": ("List, create, change and remove bundles of cells of a pqbroker.", _bundle),
     "get": ("Print what a path names: a table, a topic, a tablet, a cell, or an attribute (@) of one.", _get),
@@ -185,6 +232,11 @@ COMMANDS: Mapping[str, tuple[str, Callable[[], Family]]] = {
     "doctor": ("Verify the data directory of a stopped broker.", _doctor),
     "crashtest": (
         "Kill a broker of its own under load, repeatedly, and verify every record and transaction.", _crashtest,
+    ),
+    "user": ("Add, list and remove users, and set their passwords.", _user),
+    "token": ("Make, list and revoke tokens, which log programs in over HTTP.", _token),
+    "certificate": (
+        "Make certificates for a broker and its clients, signed by an authority of their own.", _certificate,
     ),
     "completion": ("Print what makes your shell complete commands, topics and groups.", _completion),
 }
@@ -283,6 +335,7 @@ def _call(path: str, command: Command, words: list[str]) -> None:
     try:
         values = parse(command.parameters, words)
         _check_text(values)
+        use_security(values.pop(COMMAND_CONFIG.name, None), values.pop(USER.name, None))
         command.run(**values)
     except WrongInput as error:
         error.add_note(usage(path, command))

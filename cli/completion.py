@@ -1,9 +1,11 @@
 """Suggestions that a shell offers for the word being typed: commands, options, their values, topics and groups."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from pqbroker.cli.app import COMMANDS, find_family, is_single
 from pqbroker.cli.command import Command
+from pqbroker.cli.connection_security import COMMAND_CONFIG, USER, use_security
 from pqbroker.cli.help_text import shown
 from pqbroker.cli.output import say
 from pqbroker.cli.parsing import Argument, Option, Parameter, fallback
@@ -59,7 +61,7 @@ def _split(options: Mapping[str, Parameter], words: Sequence[str]) -> tuple[dict
         elif not option.is_flag:
             given[option.name] = next(rest, "")
     for option in options.values():
-        given.setdefault(option.name, str(fallback(option)))
+        given.setdefault(option.name, str(fallback(option) or ""))
     return given, taken
 
 
@@ -68,6 +70,9 @@ def _values(parameter: Parameter, given: Mapping[str, str], last: str) -> list[s
         return _beginning(parameter.choices, last)
     if parameter.spec.complete is None:
         return []
+    file, user = given[COMMAND_CONFIG.name], given[USER.name]
+    if file or user:
+        use_security(Path(file) if file else None, user or None)
     return parameter.spec.complete(given["broker"], last)
 
 

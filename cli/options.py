@@ -50,9 +50,9 @@ Http = Annotated[
     str,
     option(
         "--http",
-        metavar="HOST:PORT",
+        metavar="[https://]HOST:PORT",
         environment="PQBROKER_HTTP",
-        help="HTTP address of the broker; port 8092 unless given.",
+        help="HTTP address of the broker; port 8092 unless given; https:// before it for TLS.",
     ),
 ]
 Json = Annotated[bool, option("--json", "-j", help="Print JSON, one object per line.")]
@@ -94,7 +94,16 @@ Yes = Annotated[bool, option("--yes", "-y", help="Do not ask for confirmation.")
 
 def table_path(table: str) -> str:
     """Return the path of a table over HTTP, by its own path `//a/b` or its topic `a.b`."""
-    return f"/v1/tables/{quote(table[2:].replace('/', '.') if table.startswith('//') else table, safe='')}"
+    return f"/v1/tables/{_quoted(table)}"
+
+
+def queue_path(queue: str) -> str:
+    """Return the path of a queue over HTTP, by its table's path `//a/b` or its topic `a.b`."""
+    return f"/v1/queues/{_quoted(queue)}"
+
+
+def _quoted(table: str) -> str:
+    return quote(table[2:].replace("/", ".") if table.startswith("//") else table, safe="")
 
 
 def read_at(timestamp: int | None, transaction: str | None) -> dict[str, Any]:

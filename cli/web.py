@@ -7,6 +7,9 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
 
+from pqbroker.cli.connection_security import HTTPS_SCHEME, http_login, secured_http, why_refused
+from pqbroker.cli.http_address import DEFAULT_HTTP as DEFAULT_HTTP
+from pqbroker.cli.http_address import HTTP_PORT, http_address
 from pqbroker.cli.kafka.link import CONNECT_TIMEOUT_S, connect, parse_host
 from pqbroker.cli.notices import announce_wait
 from pqbroker.cli.refusals import CommandError, with_cure
@@ -15,9 +18,6 @@ TIMEOUT_S = 60.0
 NO_CONTENT, NOT_FOUND = 204, 404
 ANSWER_BYTES_MAX = 256 << 20
 _PIECE_BYTES = 256 << 10
-HTTP_PORT = 8092
-DEFAULT_HTTP = f"127.0.0.1:{HTTP_PORT}"
-
 
 _CURES = {
     "UNKNOWN_TOPIC_OR_PARTITION": "`pqbroker topic list` lists the topics, `pqbroker table list` the tables.",
@@ -61,12 +61,17 @@ class Web:
     """A context manager; everything may raise CommandError."""
 
     def __init__(
-        self, address: str, timeout_s: float | None = None, cures: Mapping[str, str] = MappingProxyType({})
+        self, address: str, timeout_s: float | None = None, cures: Mapping[str, str] = MappingProxyType({}),
+        broker: str | None = None,
     ) -> None:
         """`timeout_s`: how long an answer may take, where it is not the usual time; `cures`: of the command itself, by
-        the broker's code."""
+        the broker's code; `broker`: the Kafka address of a command that has one. An address that was not given is
+        learnt from it."""
         self._cures = {**_CURES, **cures}
-        self._address = parse_host("--http", address, HTTP_PORT)
+        address, self._cluster = http_address(address, broker)
+        self._is_encrypted = address.lower().startswith(HTTPS_SCHEME)
+        host = address[len(HTTPS_SCHEME) :].rstrip("/") if self._is_encrypted else address
+        self._address = parse_host("--http", host, HTTP_PORT)
         self._timeout_s = timeout_s or TIMEOUT_S
         self._connection = HTTPConnection(self._address.host, self._address.port, timeout=self._timeout_s)
 
@@ -81,6 +86,17 @@ class Web:
     def get(self, path: str, name: str, **query: object) -> dict[str, Any]:
         """Return the object at a path; a broker's answer has the field `name`."""
         return self._ask("GET", f"{path}?{urlencode(query)}" if query else path, None, name)
+
+    def state(self, path: str, name: str) -> dict[str, Any]:
+        """Return the object at a path whose answer is one whatever its status, with the field `name`."""
+        response, data = self._told("GET", path, None)
+        try:
+            found = json.loads(data)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or name not in found:
+            raise self._foreign(f"{response.status} {response.reason}")
+        return found
 
     def post(self, path: str, body: Mapping[str, object], name: str) -> dict[str, Any]:
         """Have something done; what became of it, with the field `name`."""
@@ -97,6 +113,10 @@ class Web:
     def delete(self, path: str) -> None:
         """Have what stands at a path deleted."""
         self._ask("DELETE", path, None, None)
+
+    def delete_named(self, path: str, body: Mapping[str, object]) -> None:
+        """Have what the body names deleted, of what stands at a path."""
+        self._ask("DELETE", path, json.dumps(body).encode(), None)
 
     def delete_part(self, path: str, body: Mapping[str, object], name: str) -> dict[str, Any]:
         """Have a part of what stands at a path deleted; what became of it, with the field `name`."""
@@ -126,7 +146,7 @@ class Web:
         except HTTPException:
             raise CommandError(f"the answer of {self._address} broke off; the log of the broker says why") from None
         except (OSError, UnicodeError) as error:
-            raise self._nobody(getattr(error, "strerror", None) or str(error)) from None
+            raise self._nobody(why_refused(error)) from None
 
     def items(self, path: str, name: str, parameter: str, **query: object) -> Iterator[dict[str, Any]]:
         """The items called `name` of a list and of its next pages, which begin where `parameter` says."""
@@ -137,10 +157,26 @@ class Web:
                 return
             query[parameter] = page["next"]
 
+    def _check_cluster(self, wanted: str) -> None:
+        """CommandError where the address belongs to another cluster than the Kafka address that was named."""
+        found = self.state("/health", "status").get("cluster")
+        if found is not None and found != wanted:
+            raise CommandError(
+                f"{self._address} over HTTP is of cluster {found}, but --broker or PQBROKER_BROKER names a broker of "
+                f"cluster {wanted}: name two addresses of one cluster, or leave --http and PQBROKER_HTTP out"
+            )
+
     def _requested(self, method: str, path: str, body: bytes | None) -> HTTPResponse:
+        if self._cluster is not None:
+            wanted, self._cluster = self._cluster, None
+            self._check_cluster(wanted)
         headers = {} if body is None else {"Content-Type": "application/json"}
+        headers |= http_login()
         if self._connection.sock is None:
-            self._connection.sock = connect(self._address, CONNECT_TIMEOUT_S)
+            connected = connect(self._address, CONNECT_TIMEOUT_S)
+            if self._is_encrypted:
+                connected = secured_http(connected, self._address.host)
+            self._connection.sock = connected
             self._connection.sock.settimeout(self._timeout_s)
         self._connection.request(method, path, body, headers)
         return self._connection.getresponse()
@@ -164,7 +200,7 @@ class Web:
         except HTTPException:
             raise self._foreign("it does not speak HTTP") from None
         except (OSError, UnicodeError) as error:
-            raise self._nobody(getattr(error, "strerror", None) or str(error)) from None
+            raise self._nobody(why_refused(error)) from None
 
     def _document(self, response: HTTPResponse, data: bytes) -> dict[str, Any]:
         """The answer, an object; CommandError as `_parsed`."""

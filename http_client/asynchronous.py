@@ -55,7 +55,9 @@ class AsyncioTransport:
     async def _received(self, request: Request) -> bytes:
         """All that comes until the broker closes the connection."""
         try:
-            reader, writer = await asyncio.open_connection(self._address.host, self._address.port, limit=_READ_BYTES)
+            reader, writer = await asyncio.open_connection(
+                self._address.host, self._address.port, limit=_READ_BYTES, ssl=self._address.context
+            )
         except (OSError, UnicodeError) as error:
             raise no_broker(str(self._address), error) from None
         try:
@@ -69,6 +71,7 @@ class AsyncioTransport:
 
     def _head(self, request: Request) -> bytes:
         lines = [f"{request.method} {request.path} HTTP/1.1", f"Host: {self._address}", "Connection: close"]
+        lines += [f"{name}: {text}" for name, text in self._address.headers.items()]
         if request.body is not None:
             lines += [f"Content-Type: {request.content_type}", f"Content-Length: {len(request.body)}"]
         return "\r\n".join([*lines, "", ""]).encode()

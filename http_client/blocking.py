@@ -2,7 +2,7 @@
 
 import socket
 import time
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import TypeVar
 
 from pqbroker.http_client.addresses import HttpAddress
@@ -17,8 +17,13 @@ class BlockingTransport:
 
     def __init__(self, address: HttpAddress, timeout_s: float) -> None:
         self._address = str(address)
+        self._headers = address.headers
         self._timeout_s = timeout_s
         self._connection = HTTPConnection(address.host, address.port, timeout=timeout_s)
+        if address.context is not None:
+            self._connection = HTTPSConnection(
+                address.host, address.port, timeout=timeout_s, context=address.context
+            )
 
     def perform(self, steps: Steps[T]) -> T:
         """Return the result of a call. Raises ClientError."""
@@ -43,7 +48,9 @@ class BlockingTransport:
             time.sleep(request.delay_s)
         self._connect()
         try:
-            headers = {} if request.body is None else {"Content-Type": request.content_type}
+            headers = dict(self._headers)
+            if request.body is not None:
+                headers["Content-Type"] = request.content_type
             self._connection.request(request.method, request.path, request.body, headers)
             response = self._connection.getresponse()
             return Answer(self._address, response.status, response.read())
@@ -70,13 +77,22 @@ class BlockingTransport:
 
 def _is_open(connected: socket.socket, timeout_s: float) -> bool:
     """Return True if the other side has neither closed nor sent anything unasked."""
+    is_encrypted = hasattr(connected, "context")
     connected.setblocking(False)
     try:
-        connected.recv(1, socket.MSG_PEEK)
+        # What comes unasked under TLS and is no data, such as new keys, is read by the way; nothing can be peeked at.
+        connected.recv(1, 0 if is_encrypted else socket.MSG_PEEK)
     except BlockingIOError:
         return True
-    except OSError:
-        return False
+    except OSError as error:
+        return is_encrypted and _awaits_more(error)
     finally:
         connected.settimeout(timeout_s)
     return False
+
+
+def _awaits_more(error: OSError) -> bool:
+    """Return True for TLS's way to say that nothing has come."""
+    import ssl
+
+    return isinstance(error, ssl.SSLWantReadError)

@@ -165,6 +165,11 @@ class TableCalls:
         names = _RAW_BYTE_COLUMNS if is_raw else self._byte_columns or _RAW_BYTE_COLUMNS
         return Page([_read_row(row, names) for row in document["rows"]], document["next_row_index"])
 
+    def read_rows(self, documents: Iterable[Row]) -> Steps[list[Row]]:
+        """Return rows of an answer with their bytes as bytes."""
+        names = yield from self._byte_names()
+        return [_read_row(row, names) for row in documents]
+
     def select(self, tablet_index: int, first_row_index: int, limit: int, is_raw: bool) -> Steps[list[Row]]:
         """Return at most `limit` rows, with as many requests as it takes."""
         rows: list[Row] = []

@@ -38,15 +38,19 @@ _FORMS: Final = {"rows": _ROWS, "update": _ROWS + b',"update":true', "delete": b
 class TransactionCalls:
     """Calls of one transaction. `name` is empty before its beginning."""
 
-    def __init__(self, timeout_ms: int | None) -> None:
+    def __init__(self, timeout_ms: int | None, transactional_id: str | None = None) -> None:
         self.name = ""
         self.start_timestamp = 0
         self.timestamp: int | None = None
         """Timestamp of the commit, once it is known."""
         self._timeout_ms = timeout_ms
+        self._transactional_id = transactional_id
+        """The producer of Kafka's whose transaction ends with this one; None: none does."""
         self._tables: dict[str, TableCalls] = {}
         self._writes: dict[tuple[str, str], list[bytes]] = {}
         """Rows or keys by table and kind of write."""
+        self._offsets: dict[tuple[str, str, int], dict[str, Any]] = {}
+        """Offsets by group, topic and partition."""
         self._is_over = False
         """True once it was aborted, or its commit was sent."""
         self._body: bytes | None = None
@@ -58,7 +62,8 @@ class TransactionCalls:
 
     def begin(self, conflicts: int = 0) -> Steps[None]:
         """`conflicts`: how many attempts before this one have met another transaction: the next one waits a little."""
-        body = {} if self._timeout_ms is None else {"timeout_ms": self._timeout_ms}
+        given = {"timeout_ms": self._timeout_ms, "transactional_id": self._transactional_id}
+        body = {name: value for name, value in given.items() if value is not None}
         delay_s = uniform(0.0, CONFLICT_DELAY_S * 2 ** (conflicts - 1)) if conflicts else 0.0
         request = Request("POST", _ALL, json.dumps(body).encode(), is_repeatable=True, delay_s=delay_s)
         started = read((yield from ask(request)))
@@ -77,11 +82,22 @@ class TransactionCalls:
     def keep(self, kind: str, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Keep rows or keys for the commit; `kind`: rows, update or delete. TypeError for a value that has no JSON
         form; ValueError outside the transaction."""
-        if not self.name or self._is_over:
-            raise ValueError(f"the transaction {'is over' if self._is_over else 'has not begun'}: nothing was written")
+        self._check_open()
         if hasattr(rows, "__arrow_c_stream__"):
             raise TypeError("a transaction takes rows as mappings; Table.insert takes Arrow")
         self._writes.setdefault((self._table(table).name, kind), []).extend(row_documents(rows))
+
+    def keep_offset(self, group: str, topic: str, partition: int, offset: int, metadata: str) -> None:
+        """Keep an offset of a consumer group for the commit, in place of an earlier one. ValueError outside the
+        transaction."""
+        self._check_open()
+        self._offsets[group, topic, partition] = {
+            "group": group, "topic": topic, "partition": partition, "offset": offset, "metadata": metadata,
+        }  # fmt: skip
+
+    def _check_open(self) -> None:
+        if not self.name or self._is_over:
+            raise ValueError(f"the transaction {'is over' if self._is_over else 'has not begun'}: nothing was written")
 
     def ping(self) -> Steps[None]:
         """Keep it open for its timeout again."""
@@ -91,6 +107,7 @@ class TransactionCalls:
         """Abort it; what was kept for the commit is dropped."""
         self._is_over = True
         self._writes.clear()
+        self._offsets.clear()
         answer = yield from ask(Request("POST", f"{_ALL}/{self.name}/abort", b"{}", is_repeatable=True))
         accepted(answer, None)
 
@@ -129,7 +146,8 @@ class TransactionCalls:
             b'{"table":%b,%b}' % (json.dumps(table).encode(), _FORMS[kind] % b",".join(rows))
             for (table, kind), rows in self._writes.items() if rows
         )  # fmt: skip
-        return b'{"writes":[%b]}' % b",".join(writes)
+        offsets = b',"offsets":%b' % json.dumps(list(self._offsets.values())).encode() if self._offsets else b""
+        return b'{"writes":[%b]%b}' % (b",".join(writes), offsets)
 
     def _table(self, name: str) -> TableCalls:
         calls = TableCalls(name)

@@ -1,17 +1,20 @@
 """`pqbroker cluster`: the nodes of a cluster, whether its partitions are served, settings and clients of a node."""
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Annotated, Any
 
 from pqbroker.cli.command import Family, declare
+from pqbroker.cli.http_address import UnsetAddress, learnt_http
 from pqbroker.cli.kafka.cluster import Cluster, Topic, settled
 from pqbroker.cli.kafka.configs import BROKER, CHANGED, alter_configs, describe_configs, is_default, source
 from pqbroker.cli.kafka.link import DEFAULT_KAFKA
+from pqbroker.cli.notices import tell
 from pqbroker.cli.options import INT32_MAX, Broker, Http, Json, assignments
 from pqbroker.cli.output import say, show_bytes, show_json, show_table
 from pqbroker.cli.parsing import option
 from pqbroker.cli.refusals import CommandError, WrongInput, near
-from pqbroker.cli.web import DEFAULT_HTTP, Web
+from pqbroker.cli.web import DEFAULT_HTTP, NobodyAnswers, Web
 from pqbroker.protocol.messages.describe_configs import DescribeConfigsResourceResult
 
 app = Family("Show a cluster's nodes, health, settings and clients.")
@@ -34,22 +37,46 @@ def info(broker: Broker = DEFAULT_KAFKA, json: Json = False) -> None:
 
 
 @declare(app, "health", "pqbroker cluster health")
-def health(broker: Broker = DEFAULT_KAFKA, json: Json = False) -> None:
-    """Check that every partition has a leader and all its replicas; exit status 1 if not."""
+def health(broker: Broker = DEFAULT_KAFKA, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
+    """Check that every partition has a leader and all its replicas, and that a pqbroker is well; exit status 1 if not.
+
+    A pqbroker says over HTTP what is wrong with it: its address is learnt from the broker unless --http names it.
+    """
     with Cluster(broker) as cluster:
         topics = cluster.topics()
+        state = _state(learnt_http(cluster) if isinstance(http, UnsetAddress) else http, broker)
     offline = list(_places(topics.values(), lacks_leader=True))
     behind = list(_places(topics.values(), lacks_leader=False))
     count = sum(len(each.partitions) for each in topics.values())
+    is_well = not offline and not behind and (state is None or state["status"] == "ok")
+    conditions = [] if state is None else state["conditions"]
     if json:
-        show_json({"healthy": not offline and not behind, "partitions": count, "offline": offline, "behind": behind})
-    elif not offline and not behind:
+        found = {"healthy": is_well, "partitions": count, "offline": offline, "behind": behind}
+        show_json({**found, "status": None if state is None else state["status"], "conditions": conditions})
+    elif is_well:
         say(f"healthy: {count} partitions, each with a leader and all its replicas")
+    for one in () if json else conditions:
+        since = datetime.fromtimestamp(one["since"] / 1000).astimezone().isoformat(" ", "seconds")
+        say(f"{one['severity']}: {one['kind']} at {one['place']} since {since}: {one['cause']}")
+        say(f"  affects {one['affects']}")
+        say(f"  to cure it: {one['cure']}")
     for places, what in ((offline, "have no leader"), (behind, "lack replicas")):
         if places and not json:
             say(f"{len(places)} of {count} partitions {what}: {', '.join(places)}")
-    if offline or behind:
+    if not is_well:
         raise CommandError(f"the cluster at {cluster.address} is not healthy")
+
+
+def _state(http: str | None, broker: str) -> dict[str, Any] | None:
+    """Return what a pqbroker says of itself; None where none is asked."""
+    if http is None:
+        return None
+    try:
+        with Web(http, broker=broker) as web:
+            return web.state("/health", "status")
+    except NobodyAnswers as error:
+        tell(f"the state of the node is unknown: {error}")
+        return None
 
 
 def _places(topics: Iterable[Topic], *, lacks_leader: bool) -> Iterable[str]:

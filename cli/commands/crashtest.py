@@ -14,6 +14,7 @@ from pqbroker.cli.command import Family, declare
 from pqbroker.cli.commands.doctor import examine_directory
 from pqbroker.cli.crashtest.book import Broken, Comparison
 from pqbroker.cli.crashtest.kills import crash
+from pqbroker.cli.crashtest.members import GroupLoad
 from pqbroker.cli.crashtest.transfers import TransferLoad, check_sum, check_transfers, make_tables
 from pqbroker.cli.kafka.cluster import Cluster
 from pqbroker.cli.kafka.topics import create_topic
@@ -41,6 +42,8 @@ class Verdict(NamedTuple):
     records: int
     transfers: int | None = None
     """Transactions over tables that were acknowledged; None: what tables need is not installed."""
+    commits: int = 0
+    """Offsets that members of a group committed, and that were acknowledged."""
 
 
 app = Family()
@@ -60,8 +63,9 @@ def crashtest(
     """Kill a broker of its own under load, repeatedly, and verify every record and transaction.
 
     The kills are kill -9, the disk is yours. Every acknowledged record must exist once and in order, no log may end
-    earlier than before, no transfer between two tables may be torn, and the directory must be healthy. Then, and after
-    Ctrl-C, the command removes what it wrote; else it keeps that and exits with status 1.
+    earlier than before, no transfer between two tables may be torn, no member of a group may lose its epoch or a
+    committed offset, and the directory must be healthy. Then, and after Ctrl-C, the command removes what it wrote; else
+    it keeps that and exits with status 1.
     """
     chosen = random.SystemRandom().randrange(1 << 32) if seed is None else seed
     was_there = data is not None and data.exists()
@@ -77,7 +81,10 @@ def crashtest(
     if json:
         show_json({"seed": chosen, **verdict._asdict()})
     else:
-        told = f"{verdict.kills} kills, {verdict.records} records acknowledged, each there once and in order"
+        told = (
+            f"{verdict.kills} kills, {verdict.records} records acknowledged, each there once and in order; "
+            f"{verdict.commits} offsets of a group committed, none lost, its members in their epochs"
+        )
         moved = "transfers were left out: install pqbroker[tables]"
         if verdict.transfers is not None:
             moved = f"{verdict.transfers} transfers between tables acknowledged, none torn"
@@ -148,7 +155,8 @@ def _kill_and_verify(node: BrokerProcess, seed: int, duration_s: float) -> Verdi
             shown.reach(min(round(passed), round(duration_s)))
             return passed < duration_s
 
-        with AsyncLoad(node.kafka, TOPIC, PARTITIONS, seed) as load, transfers or nullcontext():
+        group = GroupLoad(node.kafka, TOPIC)
+        with AsyncLoad(node.kafka, TOPIC, PARTITIONS, seed) as load, group, transfers or nullcontext():
             kills = crash(
                 node, load, random.Random(seed),
                 goes_on=goes_on, start=start, read_ends=lambda: _read_ends(node.kafka),
@@ -157,7 +165,7 @@ def _kill_and_verify(node: BrokerProcess, seed: int, duration_s: float) -> Verdi
     comparison = Comparison(load.books)
     asyncio.run(read_logs(node.kafka, TOPIC, _read_ends(node.kafka), comparison.take))
     moved = None if transfers is None else check_transfers(calls, transfers)
-    return Verdict(kills, comparison.end(), moved)
+    return Verdict(kills, comparison.end(), moved, group.check())
 
 
 def _read_ends(address: str) -> dict[int, int]:

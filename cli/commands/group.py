@@ -1,6 +1,7 @@
 """`pqbroker group`: list, describe and delete consumer groups. Moving their offsets stands beside."""
 
 from pqbroker.cli.command import Family, declare
+from pqbroker.cli.commands.group_members import member_facts, show_members
 from pqbroker.cli.commands.group_reset import add_reset
 from pqbroker.cli.confirmation import confirm
 from pqbroker.cli.kafka.cluster import Cluster, OffsetRange, TopicPartition, leaderless
@@ -21,8 +22,8 @@ def list_all(broker: Broker = DEFAULT_KAFKA, json: Json = False) -> None:
     """List consumer groups."""
     with Cluster(broker) as cluster:
         found = list_groups(cluster)
-    columns = ("group", "state", "protocol_type")
-    rows = [(each.group_id, each.group_state, each.protocol_type) for each in found.values()]
+    columns = ("group", "state", "protocol_type", "type")
+    rows = [(each.group_id, each.group_state, each.protocol_type, each.group_type or None) for each in found.values()]
     if json:
         for row in rows:
             show_json(dict(zip(columns, row, strict=True)))
@@ -39,25 +40,21 @@ def describe(group: GroupName, broker: Broker = DEFAULT_KAFKA, json: Json = Fals
         found = find_group(cluster, group)
         ends = {partition: None if span is None else span.end for partition, span in _spans(cluster, found).items()}
     rows = [_offset_row(found, partition, ends) for partition in ends]
-    members = [
-        {"member": each.id, "client": each.client, "host": each.host, "partitions": len(each.partitions)}
-        for each in found.members
-    ]
     if json:
         offsets = [dict(zip(OFFSET_COLUMNS, row, strict=True)) for row in rows]
-        about = {"group": group, "state": found.state, "protocol": found.protocol}
-        show_json({**about, "members": members, "offsets": offsets})
+        about = {"group": group, "type": found.type, "state": found.state, "protocol": found.protocol}
+        epochs = {"epoch": found.epoch, "target_epoch": found.target_epoch}
+        members = [member_facts(found, each) for each in found.members]
+        show_json({**about, **epochs, "members": members, "offsets": offsets})
         return
     lag = sum(row[4] or 0 for row in rows)
-    say(f"group {group}, {found.state}, members: {len(members)}, lag: {lag}")
+    epochs_told = "" if found.epoch is None else f", epoch: {found.epoch}, epoch of the targets: {found.target_epoch}"
+    say(f"group {group}, {found.state}, members: {len(found.members)}, lag: {lag}{epochs_told}")
     if rows:
         numbers = {each.id: number for number, each in enumerate(found.members, 1)}
         say("")
         show_table(OFFSET_COLUMNS[:6], ([*row[:5], numbers.get(row[5] or "")] for row in rows))
-    if members:
-        say("")
-        named = ([number, *each.values()] for number, each in enumerate(members, 1))
-        show_table(("member", "id", "client", "host", "partitions"), named)
+    show_members(found)
 
 
 def _offset_row(

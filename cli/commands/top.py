@@ -5,9 +5,10 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pqbroker.cli.command import Family, declare
+from pqbroker.cli.http_address import learnt_http
 from pqbroker.cli.kafka.cluster import Cluster, TopicPartition
 from pqbroker.cli.kafka.figures import read_sizes, read_spans
 from pqbroker.cli.kafka.groups import OffsetsUnknown, find_group, list_groups
@@ -19,6 +20,8 @@ from pqbroker.cli.web import NobodyAnswers, Web
 
 GROUPS_MAX = 50
 """Groups whose offsets are asked for: each is a request."""
+CONDITIONS_SHOWN = 3
+"""Conditions of the node that a look shows; `pqbroker cluster health` shows all."""
 PASSES_MAX = 6
 """Passes over compacted topics that a terminal shows."""
 PASS_COLUMNS = ("cleaned", "partition", "reason", "seconds", "read", "written", "read/s")
@@ -102,24 +105,25 @@ def top(
     """
     with Cluster(broker) as cluster:
         before = look(cluster)  # a broker that does not answer is refused before the screen changes
+        found = Inside(http or learnt_http(cluster), is_named=http is not None)
     with _screen(shown=not json) as is_screen:
         number = 0
         try:
             while count is None or number < count:
                 time.sleep(interval if number or count is None else min(interval, 1.0))
-                before = _show_next((broker, http), before, is_screen=is_screen, is_json=json)
+                before = _show_next((broker, found), before, is_screen=is_screen, is_json=json)
                 number += 1
         except KeyboardInterrupt:
             return
 
 
-def _show_next(addresses: tuple[str, str | None], before: Look, *, is_screen: bool, is_json: bool) -> Look:
+def _show_next(addresses: tuple[str, "Inside"], before: Look, *, is_screen: bool, is_json: bool) -> Look:
     """Look again and show it; while the broker is gone, say so and keep the look before."""
-    broker, http = addresses
+    broker, inside = addresses
     try:
         with Cluster(broker) as cluster:
             now = look(cluster)
-        passes = None if http is None else read_passes(http)
+        seen = inside.read(broker)
     except (NoBroker, NobodyAnswers) as error:
         if not is_screen:
             raise
@@ -131,12 +135,15 @@ def _show_next(addresses: tuple[str, str | None], before: Look, *, is_screen: bo
             {
                 "topics": [row._asdict() for row in topics],
                 "groups": [row._asdict() for row in groups],
-                **({} if passes is None else {"passes": [row._asdict() for row in passes]}),
+                **({} if seen is None else {"passes": [row._asdict() for row in seen.passes]}),
+                **({} if seen is None else {"status": seen.status, "conditions": seen.conditions}),
             }
         )
         return now
     size = shutil.get_terminal_size()
-    lines = screen(topics, groups, size.columns if is_screen else None, size.lines if is_screen else None, passes or ())
+    passes = () if seen is None else seen.passes
+    lines = screen(topics, groups, size.columns if is_screen else None, size.lines if is_screen else None, passes)
+    lines = [*([] if seen is None else map(_condition_line, seen.conditions[:CONDITIONS_SHOWN])), *lines]
     if is_screen:
         _draw([f"pqbroker top - {broker} - {time.strftime('%H:%M:%S')}", *lines])
     else:
@@ -157,11 +164,38 @@ def look(cluster: Cluster) -> Look:
     return Look(time.monotonic(), read_spans(cluster, topics), read_sizes(cluster), groups)
 
 
-def read_passes(http: str) -> list[PassRow]:
-    """Ask for the passes that go over compacted topics now; CommandError."""
-    with Web(http) as web:
-        found = web.get("/v1/cleaner", "running")["running"]
-    return [PassRow(*(one[name] for name in PassRow._fields)) for one in found]
+class Seen(NamedTuple):
+    """Facts that a pqbroker gives over HTTP alone: its state, and passes over compacted topics under way."""
+
+    status: str
+    conditions: list[dict[str, Any]]
+    passes: list[PassRow]
+
+
+class Inside(NamedTuple):
+    """The HTTP address of a pqbroker; None: there is none. `is_named`: by the user, not learnt from the broker."""
+
+    http: str | None
+    is_named: bool
+
+    def read(self, broker: str) -> Seen | None:
+        """Ask; None where nobody answers at an address that was learnt. CommandError."""
+        if self.http is None:
+            return None
+        try:
+            with Web(self.http, broker=broker) as web:
+                state = web.state("/health", "status")
+                running = web.get("/v1/cleaner", "running")["running"]
+        except NobodyAnswers:
+            if self.is_named:
+                raise
+            return None
+        passes = [PassRow(*(one[name] for name in PassRow._fields)) for one in running]
+        return Seen(state["status"], state.get("conditions", []), passes)
+
+
+def _condition_line(one: dict[str, Any]) -> str:
+    return f"{one['severity']}: {one['kind']} at {one['place']}: {one['cause']}"
 
 
 def topic_rows(before: Look, now: Look) -> list[TopicRow]:

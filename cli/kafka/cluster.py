@@ -154,6 +154,10 @@ class Cluster:
         link = self._first_link() if node is None else self._link(self._nodes[node])
         return link.ask(request, response, version_max)
 
+    def serves(self, request: type) -> bool:
+        """Return True if the first node serves an API, in a version that is known here."""
+        return self._first_link().serves(request)
+
     def ask_controller(self, request: object, response: type[T]) -> T:
         """Ask the node that creates, alters and deletes topics."""
         if self._controller not in self._nodes:

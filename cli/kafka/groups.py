@@ -8,6 +8,12 @@ from pqbroker.cli.kafka.cluster import NOT_YET, Cluster, TopicPartition, settled
 from pqbroker.cli.refusals import CommandError, check, near, words
 from pqbroker.protocol.codec import decoder
 from pqbroker.protocol.errors import ErrorCode, ProtocolError
+from pqbroker.protocol.messages.consumer_group_describe import Assignment as ConsumerAssignment
+from pqbroker.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from pqbroker.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerGroup
 from pqbroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from pqbroker.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -32,6 +38,8 @@ DEAD = "Dead"
 UNUSED = ("Empty", DEAD)
 """The states of a group without members."""
 
+CLASSIC, CONSUMER = "classic", "consumer"
+"""Types of groups, as Kafka calls them."""
 
 
 class Member(NamedTuple):
@@ -41,6 +49,10 @@ class Member(NamedTuple):
     client: str
     host: str
     partitions: list[TopicPartition]
+    epoch: int | None = None
+    """Epoch of a member of the consumer protocol."""
+    target: list[TopicPartition] | None = None
+    """Partitions that it is to have, in a group of the consumer protocol."""
 
 
 class Group(NamedTuple):
@@ -51,6 +63,11 @@ class Group(NamedTuple):
     protocol: str
     members: list[Member]
     offsets: dict[TopicPartition, int]
+    type: str = CLASSIC
+    epoch: int | None = None
+    """Epoch of a group of the consumer protocol (KIP-848)."""
+    target_epoch: int | None = None
+    """Epoch that the targets of its members are of."""
 
 
 class OffsetsUnknown(CommandError):
@@ -74,19 +91,57 @@ def list_groups(cluster: Cluster) -> dict[str, ListedGroup]:
 def find_group(cluster: Cluster, group: str, *, must_be: bool = True) -> Group:
     """State, members and offsets; OffsetsUnknown, CommandError with near names when there is no such group and there
     must be."""
-    described = settled(lambda: _describe(cluster, group), lambda found: found.error_code not in NOT_YET)
-    if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-        check(described.error_code, f"cannot describe group {group}", described.error_message)
-    state = DEAD if described.error_code else described.group_state
-    members = [_member(each) for each in described.members]
-    found = Group(group, state, described.protocol_data, members, {})
+    found = _find_classic(cluster, group)
+    if found.state == DEAD:
+        found = _find_consumer(cluster, group) or found
     offsets = _offsets(cluster, found, cluster.coordinator(group))
-    if must_be and state == DEAD and not offsets:
+    if must_be and found.state == DEAD and not offsets:
         names = list_groups(cluster)
         if group not in names:
             hint = near(group, names) or "`pqbroker group list` shows all"
             raise CommandError(f"no group {group} at {cluster.address}; {hint}")
     return found._replace(offsets=offsets)
+
+
+def _find_classic(cluster: Cluster, group: str) -> Group:
+    """A group of the classic protocol, without its offsets; one that is not there, or of another protocol, is dead."""
+    described = settled(lambda: _describe(cluster, group), lambda found: found.error_code not in NOT_YET)
+    if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+        check(described.error_code, f"cannot describe group {group}", described.error_message)
+    state = DEAD if described.error_code else described.group_state
+    return Group(group, state, described.protocol_data, [_member(each) for each in described.members], {})
+
+
+def _find_consumer(cluster: Cluster, group: str) -> Group | None:
+    """A group of the consumer protocol, without its offsets; None if there is none, or the broker knows no such
+    groups."""
+    if not cluster.serves(ConsumerGroupDescribeRequest):
+        return None
+    request = ConsumerGroupDescribeRequest(group_ids=[group])
+
+    def ask() -> ConsumerGroup:
+        answer = cluster.ask(request, ConsumerGroupDescribeResponse, cluster.coordinator(group))
+        return answer.groups[0]
+
+    described = settled(ask, lambda found: found.error_code not in NOT_YET)
+    if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return None
+    check(described.error_code, f"cannot describe group {group}", described.error_message)
+    members = [
+        Member(
+            each.member_id, each.client_id, each.client_host, _partitions_of(each.assignment), each.member_epoch,
+            _partitions_of(each.target_assignment),
+        )
+        for each in described.members
+    ]
+    return Group(
+        group, described.group_state, described.assignor_name, members, {}, CONSUMER, described.group_epoch,
+        described.assignment_epoch,
+    )  # fmt: skip
+
+
+def _partitions_of(assignment: ConsumerAssignment) -> list[TopicPartition]:
+    return sorted((each.topic_name, index) for each in assignment.topic_partitions for index in each.partitions)
 
 
 def commit(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:

@@ -4,21 +4,28 @@ Of the versions that both sides know the latest is spoken. Records do not come t
 """
 
 import itertools
+import os
 import queue
 import socket
 import struct
 import threading
+from base64 import b64encode
+from dataclasses import replace
 from typing import TypeVar
 
+from pqbroker.cli.connection_security import secured, security, use_mechanism, why_refused
 from pqbroker.cli.notices import announce_wait
 from pqbroker.cli.refusals import CommandError, WrongInput
 from pqbroker.conf.addresses import Address, AddressError, parse_address
 from pqbroker.protocol.codec import decoder, encoder
-from pqbroker.protocol.errors import ProtocolError
+from pqbroker.protocol.errors import ErrorCode, ProtocolError
 from pqbroker.protocol.frames import frame
 from pqbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pqbroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from pqbroker.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from pqbroker.protocol.primitives import ELEMENTS_MAX, skip_tagged_fields
 from pqbroker.protocol.schema import is_flexible, message
+from pqbroker.security.client_login import SASL_PLAIN, SCRAM, ClientLogin, ServerNotProved, proof
 
 T = TypeVar("T")
 
@@ -34,6 +41,7 @@ ANY_VERSION = 1 << 15
 
 _CLIENT_ID = b"pqbroker-cli"
 _API_VERSIONS_KEY = 18
+_CLOSED = "it closed the connection"
 
 
 class NoBroker(CommandError):
@@ -68,10 +76,24 @@ class Link:
     def __init__(self, address: Address, connect_timeout_s: float, answer_timeout_s: float) -> None:
         self._address = address
         self._correlation_ids = itertools.count(1)
+        self._open(connect_timeout_s, answer_timeout_s)
+        login = security().login
         try:
-            self._socket = connect(address, connect_timeout_s)
+            if login is not None and (other := self._log_in(login)):
+                self.close()
+                use_mechanism(other)
+                self._open(connect_timeout_s, answer_timeout_s)
+                self._log_in(replace(login, mechanism=other))
+        except CommandError:
+            self.close()
+            raise
+        self._socket.settimeout(answer_timeout_s)
+
+    def _open(self, connect_timeout_s: float, answer_timeout_s: float) -> None:
+        try:
+            self._socket = secured(connect(self._address, connect_timeout_s), self._address.host)
         except (OSError, UnicodeError) as error:
-            raise NoBroker(address, getattr(error, "strerror", None) or str(error)) from None
+            raise NoBroker(self._address, why_refused(error)) from None
         self._socket.settimeout(min(FIRST_ANSWER_TIMEOUT_S, answer_timeout_s))
         self._versions = {_API_VERSIONS_KEY: (0, 0)}
         try:
@@ -79,8 +101,33 @@ class Link:
         except CommandError:
             self.close()
             raise
-        self._socket.settimeout(answer_timeout_s)
         self._versions = {each.api_key: (each.min_version, each.max_version) for each in served.api_keys}
+
+    def _log_in(self, login: ClientLogin) -> str:
+        """Log in. Return nothing, or else the mechanism that the broker has in place of the login's; CommandError."""
+        shaken = self.ask(SaslHandshakeRequest(mechanism=login.mechanism), SaslHandshakeResponse)
+        if shaken.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+            raise CommandError(f"the listener {self._address} has no login; leave --user out, or use another listener")
+        if shaken.error_code != ErrorCode.NONE:
+            # PLAIN is taken under TLS alone: whoever stands for the broker would be sent the password.
+            usable = (*SCRAM, SASL_PLAIN) if security().protocol.is_encrypted else tuple(SCRAM)
+            known = [mechanism for mechanism in shaken.mechanisms if mechanism in usable]
+            if not known or login.mechanism in known:
+                offered = ", ".join(shaken.mechanisms) or "none"
+                raise CommandError(f"{self._address} offers no mechanism that this command has; it has {offered}")
+            return known[0]
+        messages = proof(login, b64encode(os.urandom(24)).decode())
+        try:
+            token = next(messages)
+            while True:
+                answer = self.ask(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse)
+                if answer.error_code != ErrorCode.NONE:
+                    raise CommandError(f"{self._address} refused the login as {login.user}: {answer.error_message}")
+                token = messages.send(answer.auth_bytes)
+        except StopIteration:
+            return ""
+        except ServerNotProved as unproved:
+            raise CommandError(f"{self._address} is not the broker that knows {login.user}: {unproved}") from None
 
     def ask(self, request: object, response: type[T], version_max: int = ANY_VERSION) -> T:
         """The answer; CommandError when the broker does not serve this or goes away."""
@@ -89,22 +136,33 @@ class Link:
             with announce_wait(f"waiting for an answer of {self._address}", self._socket.gettimeout() or 0):
                 return self._exchange(request, response, version)
         except (OSError, ProtocolError) as error:
-            why = getattr(error, "strerror", None) or str(error) or "it closed the connection"
+            why = why_refused(error) or _CLOSED
+            if why == _CLOSED and security().login is None and len(self._versions) > 1:
+                why = f"{why}; a listener with a login wants --user or --command-config"
             raise NoBroker(self._address, why) from None
+
+    def serves(self, request: type) -> bool:
+        """Return True if the broker serves an API, in a version that is known here."""
+        low, high = self._shared_versions(request, ANY_VERSION)
+        return low <= high
 
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()
 
     def _version(self, request: type, version_max: int) -> int:
-        ours = message(request)
-        assert ours.api_key is not None
-        low, high = self._versions.get(ours.api_key, (1, 0))
-        low, high = max(low, ours.versions.low), min(high, ours.versions.high, version_max)
+        low, high = self._shared_versions(request, version_max)
         if low > high:
             name = request.__name__.removesuffix("Request")
             raise CommandError(f"the broker at {self._address} does not serve {name}, which this needs")
         return high
+
+    def _shared_versions(self, request: type, version_max: int) -> tuple[int, int]:
+        """Return the versions that both sides know; the first is above the second if there are none."""
+        ours = message(request)
+        assert ours.api_key is not None
+        low, high = self._versions.get(ours.api_key, (1, 0))
+        return max(low, ours.versions.low), min(high, ours.versions.high, version_max)
 
     def _exchange(self, request: object, response: type[T], version: int) -> T:
         key, correlation_id = message(type(request)).api_key, next(self._correlation_ids)
@@ -129,7 +187,7 @@ class Link:
         while rest:
             count = self._socket.recv_into(rest)
             if not count:
-                raise ProtocolError("it closed the connection")
+                raise ProtocolError(_CLOSED)
             rest = rest[count:]
         return data
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from enum import StrEnum
 from typing import Any
 
+from pqbroker.cli.connection_security import client_options
 from pqbroker.cli.refusals import CommandError, words
 from pqbroker.protocol.errors import ErrorCode
 
@@ -93,6 +94,7 @@ async def producer(
         linger_ms=linger_ms,
         max_batch_size=batch_bytes,
         max_request_size=REQUEST_BYTES_MAX,
+        **client_options(),
     )
     try:
         try:

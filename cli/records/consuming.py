@@ -10,6 +10,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka import TopicPartition as AioPartition
 from aiokafka.errors import KafkaError
 
+from pqbroker.cli.connection_security import client_options
 from pqbroker.cli.kafka.cluster import TopicPartition
 from pqbroker.cli.kafka.isolation import ReadIsolation
 from pqbroker.cli.kafka.unserved import Unserved
@@ -113,6 +114,7 @@ async def _consumer(reading: Reading, group: str | None, start: str) -> AsyncIte
         enable_auto_commit=False,
         auto_offset_reset=start,
         isolation_level=str(reading.isolation),
+        **client_options(),
     )
     try:
         try:

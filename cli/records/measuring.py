@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 
+from pqbroker.cli.connection_security import client_options
 from pqbroker.cli.kafka.watch import GONE_TIMEOUT_S, Watch
 from pqbroker.cli.progress import Progress
 from pqbroker.cli.records.client import Acks, Compression, producer, refusal
@@ -101,7 +102,9 @@ def _sample(number: int, future: "asyncio.Future[Any]", latencies: list[float], 
 
 
 async def _read(broker: str, topic: str, load: Workload, watch: Watch) -> Phase:
-    consumer = AIOKafkaConsumer(topic, bootstrap_servers=broker, client_id="pqbroker-cli", auto_offset_reset="earliest")
+    consumer = AIOKafkaConsumer(
+        topic, bootstrap_servers=broker, client_id="pqbroker-cli", auto_offset_reset="earliest", **client_options()
+    )
     try:
         await consumer.start()
         begin = time.perf_counter()

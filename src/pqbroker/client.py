@@ -8,12 +8,14 @@ Every call may raise ClientError. A call whose connection is lost is made once m
 queries, trims, batches of sessions. Records of topics are for Kafka clients.
 """
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from pqbroker.http_client.addresses import parse_http_address
+from pqbroker.http_client.addresses import HttpAddress, UserOrToken, authorization_of, parse_http_address
 from pqbroker.http_client.blocking import BlockingTransport
 from pqbroker.http_client.errors import ClientError as ClientError
 from pqbroker.http_client.exchange import Steps
@@ -28,11 +30,20 @@ from pqbroker.http_client.facts import TableDescription as TableDescription
 from pqbroker.http_client.facts import TableSummary as TableSummary
 from pqbroker.http_client.facts import TabletDescription as TabletDescription
 from pqbroker.http_client.query_calls import QueryCalls
+from pqbroker.http_client.queue_calls import AutoTrim as AutoTrim
+from pqbroker.http_client.queue_calls import ConsumerPlace as ConsumerPlace
+from pqbroker.http_client.queue_calls import ProducerSession as ProducerSession
+from pqbroker.http_client.queue_calls import PulledRows as PulledRows
+from pqbroker.http_client.queue_calls import PushedRows as PushedRows
+from pqbroker.http_client.queue_calls import QueueCalls, list_queues
+from pqbroker.http_client.queue_calls import QueueDescription as QueueDescription
 from pqbroker.http_client.row_pieces import ArrowRows, Piece, json_body, key_pieces, pieces_of, whole_piece
 from pqbroker.http_client.table_calls import PAGE_ROWS, Row, TableCalls, list_tables
 from pqbroker.http_client.transaction_calls import CONFLICT, TransactionCalls
 
 if TYPE_CHECKING:
+    import ssl
+
     import pandas
     import pyarrow
 
@@ -49,10 +60,18 @@ RowKeys = Iterable[Mapping[str, Any]]
 
 
 class Client:
-    """A client for one thread at a time. `timeout_s`: how long an answer may take."""
+    """A client for one thread at a time. `timeout_s`: how long an answer may take.
 
-    def __init__(self, address: str = DEFAULT_ADDRESS, *, timeout_s: float = TIMEOUT_S) -> None:
-        self._transport = BlockingTransport(parse_http_address(address), timeout_s)
+    Of an https:// address `ca` is the file with certificates that the broker's must lead to (None: the system's), and
+    `tls` a context in its place, for a client that shows a certificate. `login` is a token, or a user and its password;
+    None: what the environment says, PQBROKER_TOKEN, or PQBROKER_USER and PQBROKER_PASSWORD.
+    """
+
+    def __init__(
+        self, address: str = DEFAULT_ADDRESS, *, timeout_s: float = TIMEOUT_S, ca: str | None = None,
+        tls: "ssl.SSLContext | None" = None, login: UserOrToken | None = None,
+    ) -> None:  # fmt: skip
+        self._transport = BlockingTransport(_place(address, ca, tls, login), timeout_s)
 
     def __enter__(self) -> Self:
         return self
@@ -74,6 +93,14 @@ class Client:
         """All tables by name."""
         return self._transport.perform(list_tables())
 
+    def queue(self, name: str) -> "Queue":
+        """Return a queue by its topic's name or its path."""
+        return Queue(self._transport, name)
+
+    def queues(self, consumer: str | None = None) -> list[QueueDescription]:
+        """Return all queues that have consumers or auto trim, by name; or those of one consumer."""
+        return self._transport.perform(list_queues(consumer))
+
     def sql(
         self,
         query: str,
@@ -86,10 +113,10 @@ class Client:
         `isolation`: read_committed, the usual one, or read_uncommitted: the records of topics that are read."""
         return Query(self._transport, QueryCalls(query, timeout_ms, timestamp, isolation=isolation))
 
-    def transaction(self, *, timeout_ms: int | None = None) -> "Transaction":
+    def transaction(self, *, timeout_ms: int | None = None, transactional_id: str | None = None) -> "Transaction":
         """Return a transaction over tables, which begins with its `with` block and is committed at the block's end.
         `timeout_ms`: the broker aborts it after that time without a call; 15 seconds unless given."""
-        return Transaction(self._transport, TransactionCalls(timeout_ms))
+        return Transaction(self._transport, TransactionCalls(timeout_ms, transactional_id))
 
     def run_transaction(
         self, function: "Callable[[Transaction], T]", *, attempts: int = ATTEMPTS, timeout_ms: int | None = None
@@ -176,6 +203,10 @@ class Transaction:
     def delete(self, table: str, keys: RowKeys) -> None:
         """Delete the rows of a sorted table that have these keys."""
         self._calls.keep("delete", table, keys)
+
+    def commit_offset(self, group: str, topic: str, partition: int, offset: int, metadata: str = "") -> None:
+        """Commit an offset of a consumer group with it: the first one of the partition that the group has not read."""
+        self._calls.keep_offset(group, topic, partition, offset, metadata)
 
     def ping(self) -> None:
         """Keep it open for its timeout again; reads do so too."""
@@ -347,6 +378,87 @@ class Table:
         return self._perform(self._calls.set_attributes(attributes))
 
 
+class Queue:
+    """One queue: a topic, most often an ordered table, whose rows consumers pull and producers push in sessions."""
+
+    def __init__(self, transport: BlockingTransport, name: str) -> None:
+        self._perform = transport.perform
+        self._calls = QueueCalls(name)
+
+    @property
+    def name(self) -> str:
+        """Return the name of the queue's topic."""
+        return self._calls.name
+
+    def describe(self) -> QueueDescription:
+        return self._perform(self._calls.describe())
+
+    def set_auto_trim(self, trim: AutoTrim) -> QueueDescription:
+        """Have rows deleted that all vital consumers have read, but for those that the bounds keep."""
+        return self._perform(self._calls.set_auto_trim(trim))
+
+    def register(self, consumer: str, *, vital: bool = False) -> QueueDescription:
+        """Register a consumer, which is the consumer group of its name, or change whether it is vital."""
+        return self._perform(self._calls.register(consumer, is_vital=vital))
+
+    def unregister(self, consumer: str) -> None:
+        """Take a consumer from the queue; its offsets stay."""
+        self._perform(self._calls.unregister(consumer))
+
+    def places(self, consumer: str) -> list[ConsumerPlace]:
+        """Return where a consumer stands, by tablet."""
+        return self._perform(self._calls.places(consumer))
+
+    def pull(
+        self,
+        tablet_index: int = 0,
+        *,
+        consumer: str | None = None,
+        offset: int | None = None,
+        max_row_count: int | None = None,
+        max_data_weight: int | None = None,
+    ) -> PulledRows:
+        """Return rows from `offset` on, or from where a registered consumer stands; none where there are none yet."""
+        query = _pulled(consumer, offset, max_row_count, max_data_weight)
+        return self._perform(self._calls.pull(tablet_index, query))
+
+    def advance(
+        self, consumer: str, new_offset: int, *, tablet_index: int = 0, old_offset: int | None = None
+    ) -> None:
+        """Commit that a consumer has read all rows before `new_offset`. If it does not stand at `old_offset`, nothing
+        changes: ClientError CONSUMER_OFFSET_CONFLICT."""
+        self._perform(self._calls.advance(consumer, tablet_index, new_offset, old_offset))
+
+    def take_session(self, producer: str, session: str, *, user_meta: Any = None) -> ProducerSession:
+        """Take a session of a producer: pushes of its earlier owners are refused from now on. `user_meta`: a JSON
+        document to keep with it; None leaves it as it was."""
+        return self._perform(self._calls.take_session(producer, session, user_meta))
+
+    def end_session(self, producer: str, session: str) -> None:
+        """Forget a session."""
+        self._perform(self._calls.end_session(producer, session))
+
+    def sessions(self) -> list[ProducerSession]:
+        """Return the sessions of all producers by name."""
+        return self._perform(self._calls.sessions())
+
+    def push(
+        self,
+        session: ProducerSession,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        sequence_number: int | None = None,
+        user_meta: Any = None,
+    ) -> PushedRows:
+        """Push rows in one request, all or none. Rows have rising numbers, in `$sequence_number` of each, or from
+        `sequence_number` on; those that the session has taken before are left out, so that a push may be repeated.
+
+        ClientError ZOMBIE_EPOCH if another producer has taken the session meanwhile.
+        """
+        more = {"sequence_number": sequence_number, "user_meta": user_meta}
+        return self._perform(self._calls.push(session, rows, more))
+
+
 class Query:
     """A query in SQL."""
 
@@ -374,10 +486,13 @@ class Query:
 class AsyncClient:
     """`Client` for asyncio: several calls may be under way at once."""
 
-    def __init__(self, address: str = DEFAULT_ADDRESS, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, address: str = DEFAULT_ADDRESS, *, timeout_s: float = TIMEOUT_S, ca: str | None = None,
+        tls: "ssl.SSLContext | None" = None, login: UserOrToken | None = None,
+    ) -> None:  # fmt: skip
         from pqbroker.http_client.asynchronous import AsyncioTransport  # the synchronous client loads no asyncio
 
-        self._transport = AsyncioTransport(parse_http_address(address), timeout_s)
+        self._transport = AsyncioTransport(_place(address, ca, tls, login), timeout_s)
 
     async def __aenter__(self) -> Self:
         return self
@@ -396,6 +511,12 @@ class AsyncClient:
     async def tables(self) -> list[TableSummary]:
         return await self._transport.perform(list_tables())
 
+    def queue(self, name: str) -> "AsyncQueue":
+        return AsyncQueue(self._transport, name)
+
+    async def queues(self, consumer: str | None = None) -> list[QueueDescription]:
+        return await self._transport.perform(list_queues(consumer))
+
     def sql(
         self,
         query: str,
@@ -406,8 +527,8 @@ class AsyncClient:
     ) -> "AsyncQuery":
         return AsyncQuery(self._transport, QueryCalls(query, timeout_ms, timestamp, isolation=isolation))
 
-    def transaction(self, *, timeout_ms: int | None = None) -> "AsyncTransaction":
-        return AsyncTransaction(self._transport, TransactionCalls(timeout_ms))
+    def transaction(self, *, timeout_ms: int | None = None, transactional_id: str | None = None) -> "AsyncTransaction":
+        return AsyncTransaction(self._transport, TransactionCalls(timeout_ms, transactional_id))
 
     async def run_transaction(
         self,
@@ -483,6 +604,9 @@ class AsyncTransaction:
 
     def delete(self, table: str, keys: RowKeys) -> None:
         self._calls.keep("delete", table, keys)
+
+    def commit_offset(self, group: str, topic: str, partition: int, offset: int, metadata: str = "") -> None:
+        self._calls.keep_offset(group, topic, partition, offset, metadata)
 
     async def ping(self) -> None:
         await self._transport.perform(self._calls.ping())
@@ -611,6 +735,70 @@ class AsyncTable:
         return await self._perform(self._calls.set_attributes(attributes))
 
 
+class AsyncQueue:
+    """`Queue` for asyncio."""
+
+    def __init__(self, transport: "AsyncioTransport", name: str) -> None:
+        self._perform = transport.perform
+        self._calls = QueueCalls(name)
+
+    @property
+    def name(self) -> str:
+        return self._calls.name
+
+    async def describe(self) -> QueueDescription:
+        return await self._perform(self._calls.describe())
+
+    async def set_auto_trim(self, trim: AutoTrim) -> QueueDescription:
+        return await self._perform(self._calls.set_auto_trim(trim))
+
+    async def register(self, consumer: str, *, vital: bool = False) -> QueueDescription:
+        return await self._perform(self._calls.register(consumer, is_vital=vital))
+
+    async def unregister(self, consumer: str) -> None:
+        await self._perform(self._calls.unregister(consumer))
+
+    async def places(self, consumer: str) -> list[ConsumerPlace]:
+        return await self._perform(self._calls.places(consumer))
+
+    async def pull(
+        self,
+        tablet_index: int = 0,
+        *,
+        consumer: str | None = None,
+        offset: int | None = None,
+        max_row_count: int | None = None,
+        max_data_weight: int | None = None,
+    ) -> PulledRows:
+        query = _pulled(consumer, offset, max_row_count, max_data_weight)
+        return await self._perform(self._calls.pull(tablet_index, query))
+
+    async def advance(
+        self, consumer: str, new_offset: int, *, tablet_index: int = 0, old_offset: int | None = None
+    ) -> None:
+        await self._perform(self._calls.advance(consumer, tablet_index, new_offset, old_offset))
+
+    async def take_session(self, producer: str, session: str, *, user_meta: Any = None) -> ProducerSession:
+        return await self._perform(self._calls.take_session(producer, session, user_meta))
+
+    async def end_session(self, producer: str, session: str) -> None:
+        await self._perform(self._calls.end_session(producer, session))
+
+    async def sessions(self) -> list[ProducerSession]:
+        return await self._perform(self._calls.sessions())
+
+    async def push(
+        self,
+        session: ProducerSession,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        sequence_number: int | None = None,
+        user_meta: Any = None,
+    ) -> PushedRows:
+        more = {"sequence_number": sequence_number, "user_meta": user_meta}
+        return await self._perform(self._calls.push(session, rows, more))
+
+
 class AsyncQuery:
     """`Query` for asyncio."""
 
@@ -653,6 +841,14 @@ def _insertion(
     return calls.insert_batch(whole_piece(rows, tablet_index), session, sequence)
 
 
+def _pulled(
+    consumer: str | None, offset: int | None, max_row_count: int | None, max_data_weight: int | None
+) -> dict[str, Any]:
+    return {
+        "consumer": consumer, "offset": offset, "max_row_count": max_row_count, "max_data_weight": max_data_weight,
+    }  # fmt: skip
+
+
 def _looked_up(keys: RowKeys, timestamp: int | None, columns: Sequence[str] | None) -> Iterator[Piece]:
     return key_pieces(keys, _as_of(timestamp, columns))
 
@@ -666,6 +862,10 @@ def _as_of(timestamp: int | None, columns: Sequence[str] | None) -> dict[str, An
 def _tablets(first: int | None, last: int | None, **more: bool) -> dict[str, Any]:
     """Without what is false: each verb knows its own fields."""
     return {"first_tablet_index": first, "last_tablet_index": last, **{name: True for name in more if more[name]}}
+
+
+def _place(address: str, ca: str | None, tls: "ssl.SSLContext | None", login: UserOrToken | None) -> HttpAddress:
+    return replace(parse_http_address(address, ca, tls), authorization=authorization_of(login, os.environ))
 
 
 def _arrow(stream: bytes) -> "pyarrow.Table":

@@ -13,7 +13,9 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from urllib.parse import quote
 
+from pqbroker.fixture.client_files import ClientFiles as ClientFiles
 from pqbroker.fixture.http_calls import BrokerRefusedError as BrokerRefusedError
 from pqbroker.fixture.http_calls import HttpCalls
 from pqbroker.fixture.process import BrokerFailedError as BrokerFailedError
@@ -21,12 +23,21 @@ from pqbroker.fixture.process import BrokerProcess
 from pqbroker.fixture.records import Content, Headers, Written, posted, taken
 from pqbroker.fixture.records import Record as Record
 from pqbroker.fixture.runner import Runner
+from pqbroker.fixture.users import ALL_MECHANISMS, Listening, Users
 
 T = TypeVar("T")
 
 MEMORY = ":memory:"
-FOR_TESTS: Mapping[str, str] = {"group.initial.rebalance.delay.ms": "0", "pqbroker.test.door": "true"}
-"""Settings of the brokers that fixtures give: the first member of a group waits for no other, faults come on cue."""
+FOR_TESTS: Mapping[str, str] = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "pqbroker.test.door": "true",
+}
+"""Settings of the brokers that fixtures give: the first member of a group waits for no other, members of the consumer
+protocol learn of changes within a fraction of a second, and faults come on cue."""
 WAIT_TIMEOUT_S = 10.0
 CLEAN_TIMEOUT_S = 60.0
 """Time for the passes over a topic: the first one starts a process."""
@@ -55,9 +66,12 @@ class Broker:
     long belong into `asyncio.to_thread`. BrokerRefusedError says why the broker refused one.
     """
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, tls: ClientFiles | None = None, users: Users | None = None) -> None:
         self._runner = runner
-        self._calls = HttpCalls(lambda: runner.http)
+        self._tls = tls
+        self._users = users
+        login = () if users is None else (users.first, users.first_password)
+        self._calls = HttpCalls(lambda: runner.http, *login)
 
     @property
     def kafka(self) -> str:
@@ -68,6 +82,27 @@ class Broker:
     def http(self) -> str:
         """HOST:PORT of /health, /metrics and /v1, once started."""
         return self._runner.http
+
+    @property
+    def tls(self) -> ClientFiles:
+        """Certificates for its clients, where it was made with `tls=True`."""
+        assert self._tls is not None, "the broker is without TLS: give tls=True"
+        return self._tls
+
+    def login(self, user: str = "", mechanism: str = "SCRAM-SHA-256") -> dict[str, str]:
+        """Return what the client.properties of a user say, of the first one unless named, where it was made with
+        `users`."""
+        assert self._users is not None, "the broker is without users: give users={NAME: PASSWORD}"
+        found = self._users.properties(user or self._users.first, mechanism)
+        if self._tls is None:
+            return {"security.protocol": "SASL_PLAINTEXT", **found}
+        trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self._tls.ca)}
+        return {"security.protocol": "SASL_SSL", **trust, **found}
+
+    def add_users(self) -> None:
+        """Make the users that it was made with, but the first, which its start makes."""
+        for name, password in list(self._users.passwords.items())[1:] if self._users is not None else ():
+            self._calls.ask("PUT", f"/v1/users/{quote(name, safe='')}", {"password": password})
 
     @property
     def pid(self) -> int:
@@ -249,38 +284,74 @@ class Serving:
 
 
 def broker(
-    directory: Path | str | None = None, settings: Mapping[str, str] | None = None, *, log_level: str = "info"
-) -> Serving:
+    directory: Path | str | None = None, settings: Mapping[str, str] | None = None, *, log_level: str = "info",
+    tls: bool = False, users: Mapping[str, str] | None = None,
+) -> Serving:  # fmt: skip
     """A broker in a process of its own that serves, stopped at the end of the block.
 
     `directory` holds its data and stays; None is a temporary one, MEMORY none at all. `settings` are names and values
-    as in a config file; the environment's do not count. Raises BrokerFailedError when it does not start or stop.
+    as in a config file; the environment's do not count. With `tls` its Kafka address is under TLS, and `Broker.tls` has
+    files for clients; one with the client's certificate is the user `User:CN=client`. With `users`, passwords by name,
+    its clients log in (`Broker.login`); the first one is a super user. Raises BrokerFailedError when it does not start
+    or stop.
     """
-    return Serving(_in_process(directory, settings or {}, log_level))
+    return Serving(_in_process(directory, settings or {}, log_level, _secured(tls=tls, users=users)))
 
 
-def memory_broker(settings: Mapping[str, str] = FOR_TESTS) -> Serving:
+def memory_broker(
+    settings: Mapping[str, str] = FOR_TESTS, *, tls: bool = False, users: Mapping[str, str] | None = None
+) -> Serving:
     """A broker on a thread of this process that serves from memory, ready at once; stopped at the end of the block."""
-    from pqbroker.fixture.in_process import BrokerThread
+    return Serving(_in_memory(settings, _secured(tls=tls, users=users)))
 
-    return Serving(_serving(BrokerThread(settings)))
+
+def _secured(*, tls: bool, users: Mapping[str, str] | None) -> Listening:
+    protocol = ("SASL_" if users else "") + ("SSL" if tls else "PLAINTEXT")
+    return Listening(protocol, Users(users) if users else None)
 
 
 @contextmanager
-def _in_process(directory: Path | str | None, settings: Mapping[str, str], log_level: str) -> Iterator[Broker]:
+def _in_memory(settings: Mapping[str, str], listening: Listening) -> Iterator[Broker]:
+    from pqbroker.fixture.in_process import BrokerThread
+
     with tempfile.TemporaryDirectory(prefix="pqbroker-") as scratch:
-        log_file = Path(scratch, "log")
-        log_file.touch()
-        data = directory or Path(scratch, "data")
-        with _serving(BrokerProcess(data, settings, log_file, log_level)) as running:
+        files, own = _security(Path(scratch), listening)
+        with _serving(BrokerThread({**own, **settings}, listening), files, listening.users) as running:
             yield running
 
 
 @contextmanager
-def _serving(runner: Runner) -> Iterator[Broker]:
+def _in_process(
+    directory: Path | str | None, settings: Mapping[str, str], log_level: str, listening: Listening
+) -> Iterator[Broker]:
+    with tempfile.TemporaryDirectory(prefix="pqbroker-") as scratch:
+        log_file = Path(scratch, "log")
+        log_file.touch()
+        data = directory or Path(scratch, "data")
+        files, own = _security(Path(scratch), listening)
+        process = BrokerProcess(data, {**own, **settings}, log_file, log_level, listening)
+        with _serving(process, files, listening.users) as running:
+            yield running
+
+
+def _security(scratch: Path, listening: Listening) -> tuple[ClientFiles | None, Mapping[str, str]]:
+    """Return files for clients, and settings of the broker's listener."""
+    own = {} if listening.users is None else {"sasl.enabled.mechanisms": ALL_MECHANISMS}
+    if not listening.protocol.endswith("SSL"):
+        return None, own
+    from pqbroker.fixture.certificates import make_certificates
+
+    files, settings = make_certificates(scratch)
+    return files, {**own, **settings}
+
+
+@contextmanager
+def _serving(runner: Runner, tls: ClientFiles | None = None, users: Users | None = None) -> Iterator[Broker]:
     try:
         runner.start()
-        yield Broker(runner)
+        running = Broker(runner, tls, users)
+        running.add_users()
+        yield running
     except BaseException:
         runner.kill()
         raise
