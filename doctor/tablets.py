@@ -14,6 +14,7 @@ from pqbroker.doctor.partitions import ServedTopic, check_tablet
 from pqbroker.doctor.sorted_tablets import ServedSorted, check_sorted_tablet, find_served_sorted
 from pqbroker.doctor.stored_blobs import StoredBlobs
 from pqbroker.doctor.tablet_rows import TabletRows
+from pqbroker.pq.transactions.coordinator_decisions import DECISION_ROWS
 from pqbroker.storage.blobs.blob_id import BlobId
 from pqbroker.storage.blobs.blob_storage import BlobStorage
 from pqbroker.storage.bundles.hive import HIVE_TABLET_ID, CellRecord, Hive
@@ -21,7 +22,7 @@ from pqbroker.storage.disk.offline import OfflineCell, reading_shard
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused, IndexDamaged
 from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.tablets.base_tablet import BaseTablet
-from pqbroker.storage.tablets.coordinator_rows import RESIDENT_ROWS
+from pqbroker.storage.tablets.resident_kinds import RESIDENT_ROWS
 from pqbroker.storage.tablets.scheme import SCHEME_TABLET_ID, Scheme
 from pqbroker.storage.tablets.scheme_objects import NAMES, SORTED_TABLES, has_object_tablets
 from pqbroker.storage.tablets.scheme_state import TopicRecord
@@ -139,11 +140,17 @@ async def _check_log(record: TabletRecord, examined: Examined) -> None:
     tablet, counts = BaseTablet(examined.storages[record.tablet_id]), {}
     try:
         await tablet.start()
-        for kind in RESIDENT_ROWS if record.type is TabletType.COORDINATOR else ():
+        is_coordinator = record.type is TabletType.COORDINATOR
+        for kind in RESIDENT_ROWS if is_coordinator else ():
             stored = list(tablet.row_sets.get(kind.row_set, ()))
             for key, row in stored:
-                kind.read(str(key[0]), row)
+                kind.read(*key, row)
             counts[kind.row_set] = len(stored)
+        decisions = list(tablet.row_sets.get(DECISION_ROWS.row_set, ())) if is_coordinator else []
+        for key, row in decisions:
+            examined.findings.transactions.meet_decision(DECISION_ROWS.read(str(key[0]), row))
+        if decisions:
+            counts["decisions of transactions"] = len(decisions)
     except _UNREADABLE as bad:
         told = f"it cannot be replayed: {type(bad).__name__}: {bad}"
         examined.findings.damage("log", f"tablet {record.tablet_id}", told)

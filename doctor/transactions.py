@@ -6,6 +6,12 @@ from typing import NamedTuple
 
 from pqbroker.pq.transactions.stored_forms import CommitDecision, PreparedHead, TransactionId
 from pqbroker.storage.ids import TabletId
+from pqbroker.storage.tablets.scheme_layout import FIRST_TABLET_ID
+
+
+def _is_gone(home: TabletId, tablets: Collection[TabletId]) -> bool:
+    """Return True if the tablet with a decision does not exist: coordinators, which no object owns, always do."""
+    return home >= FIRST_TABLET_ID and home not in tablets
 
 
 class PreparedPlace(NamedTuple):
@@ -45,7 +51,7 @@ class MetTransactions:
             if head.transaction in self.decided:
                 what = f"rows of transaction {name} are prepared: it is committed, and they are not written yet"
                 found.append(UnfinishedTransaction(where, what, "nothing: the next start writes them"))
-            elif tablets is not None and head.home.tablet_id not in tablets:
+            elif tablets is not None and _is_gone(head.home.tablet_id, tablets):
                 what = f"rows of transaction {name} are prepared, and tablet {head.home.tablet_id} with the decision "
                 told = f"{what}about them does not exist"
                 found.append(UnfinishedTransaction(where, told, "nothing: the next start drops them"))

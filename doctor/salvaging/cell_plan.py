@@ -31,10 +31,10 @@ from pqbroker.storage.kv.rows import Entry
 from pqbroker.storage.tablets.channel_profiles import begin_channels
 from pqbroker.storage.tablets.coordinator_rows import (
     GENERATION,
-    RESIDENT_ROWS,
     TRANSACTIONAL_ROWS,
     with_later_epoch,
 )
+from pqbroker.storage.tablets.resident_kinds import RESIDENT_ROWS
 from pqbroker.storage.tablets.row_sets import RowSet
 from pqbroker.storage.tablets.scheme import PRODUCER_IDS_PER_BLOCK, SCHEME_TABLET_ID, TIMESTAMPS_RESERVED
 from pqbroker.storage.tablets.scheme_objects import NAMES, SORTED_TABLES, OwnedTablet, owned_tablets
@@ -341,10 +341,10 @@ class CellPlan:
 
     def _jump_residents(self, log: ReadLog) -> None:
         """Raise the generations and epochs of coordinators' residents, so that members and producers of lost ones are
-        not taken for others."""
+        not taken for others. Groups of KIP-848 need none: a member that is ahead of its stored epoch is fenced."""
         for kind in RESIDENT_ROWS:
             stored = log.row_sets.get(kind.row_set)
-            if stored is None:
+            if stored is None or (kind is not TRANSACTIONAL_ROWS and GENERATION not in kind.columns):
                 continue
             for key, row in list(stored):
                 if kind is TRANSACTIONAL_ROWS:
