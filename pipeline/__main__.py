@@ -14,6 +14,7 @@ from types import FrameType, ModuleType
 
 from pqbroker.pipeline.commands import copy, infer, land, redrive, replay, snapshot, status
 from pqbroker.pipeline.commands.parsing import PROGRAM, Answer, Parser, Work
+from pqbroker.pipeline.connection_security import use_security
 from pqbroker.pipeline.errors import JobError
 from pqbroker.pipeline.pulse import Pulse
 from pqbroker.pipeline.requirements import check_java, check_pyspark, find_jars
@@ -54,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\n".join(work.lines))
         return 0
     try:
+        use_security(getattr(options, "command_config", None))
         with Pulse(_say, quiet=options.quiet) as pulse:
             return _run(work, pulse, options.command)
     except JobError as error:
@@ -102,6 +104,9 @@ _SPARK = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
+    # Spark prints no value of such a name, wherever it lists options.
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key",
+    "spark.sql.redaction.options.regex": "(?i)url|secret|password|token|jaas|keystore[.]key",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",

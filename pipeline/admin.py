@@ -7,6 +7,8 @@ from typing import Any, Self
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from pqbroker.pipeline.connection_security import client_settings
+
 _TIMEOUT_MS = 30_000
 _NOTE_TIMEOUT_MS = 5_000
 _BATCH_BYTES_MAX = "max.message.bytes"
@@ -32,6 +34,7 @@ class Admin:
             "bootstrap.servers": broker,
             "request.timeout.ms": str(_TIMEOUT_MS),
             "default.api.timeout.ms": str(_TIMEOUT_MS),
+            **client_settings(),
         }
         jvm: Any = spark.sparkContext._jvm
         self._jvm = jvm

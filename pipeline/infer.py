@@ -10,6 +10,7 @@ from pyspark.sql.types import StructField, StructType
 
 from pqbroker.pipeline.admin import Admin, AdminError
 from pqbroker.pipeline.causes import FAILURES, failure
+from pqbroker.pipeline.connection_security import spark_options
 from pqbroker.pipeline.errors import JobError
 from pqbroker.pipeline.streams import find_topic
 
@@ -40,6 +41,7 @@ def _sample(spark: SparkSession, broker: str, topic: str, sample: int) -> DataFr
         "startingOffsets": json.dumps({topic: {number: max(0, end - each) for number, end in ends.items()}}),
         "endingOffsets": json.dumps({topic: ends}),
         "failOnDataLoss": "false",
+        **spark_options(),
     }
     return spark.read.format("kafka").options(**source).load()
 

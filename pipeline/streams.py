@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pqbroker.pipeline.admin import Admin, AdminError
 from pqbroker.pipeline.causes import FAILURES, failure
+from pqbroker.pipeline.connection_security import spark_options
 from pqbroker.pipeline.errors import JobError
 from pqbroker.pipeline.progress import Watch
 
@@ -126,6 +127,7 @@ def _start(
         "startingOffsets": reading.starting_offsets,
         "maxOffsetsPerTrigger": str(reading.batch_rows_max),
         "failOnDataLoss": str(reading.fail_on_data_loss).lower(),
+        **spark_options(),
     }
     spark.conf.set("spark.sql.streaming.stopTimeout", f"{_STOP_TIMEOUT_S}s")
     records = spark.readStream.format("kafka").options(**source).load()

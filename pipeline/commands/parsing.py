@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 PROGRAM = "pqbroker-pipeline"
 BROKER_VARIABLE = "PQBROKER_BROKER"
+CONFIG_VARIABLE = "PQBROKER_COMMAND_CONFIG"
 _JSON_EXAMPLE = '--format json --schema "id BIGINT NOT NULL, name STRING"'
 _PORT_MAX = 65_535
 _INTERVAL_S_MAX = 86_400
@@ -59,6 +60,10 @@ def add_broker(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--broker", type=broker, default=os.environ.get(BROKER_VARIABLE) or "127.0.0.1:9092", metavar="HOST:PORT",
         help=f"Kafka address (%(default)s; ${BROKER_VARIABLE})",
+    )  # fmt: skip
+    command.add_argument(
+        "--command-config", type=Path, default=os.environ.get(CONFIG_VARIABLE) or None, metavar="FILE",
+        help=f"security of the connection, in the form of Kafka's client.properties (${CONFIG_VARIABLE})",
     )  # fmt: skip
 
 

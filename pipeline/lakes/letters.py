@@ -4,6 +4,7 @@ from pyspark.sql import DataFrame
 
 from pqbroker.pipeline.admin import Admin, AdminError
 from pqbroker.pipeline.causes import FAILURES, innermost
+from pqbroker.pipeline.connection_security import spark_options
 from pqbroker.pipeline.errors import JobError
 from pqbroker.pipeline.lakes.landing import LETTERS
 
@@ -35,6 +36,7 @@ class DeadLetters:
     def send(self, letters: DataFrame) -> int:
         """Write them; their count."""
         sink = {"kafka.bootstrap.servers": self._broker, "topic": self._topic, "includeHeaders": "true"}
+        sink |= spark_options()
         try:
             if found := letters.count():
                 letters.write.format("kafka").options(**sink, **_ANY_SIZE).save()

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pqbroker.client import DEFAULT_ADDRESS
+from pqbroker.client import DEFAULT_ADDRESS, Client
 from pqbroker.pipeline.errors import JobError
 
 EARLIEST, LATEST = "earliest", "latest"
@@ -13,7 +13,7 @@ ON_CHANGED = ("fail", "keep", "append")
 """Ways to treat a micro-batch that comes again with other rows."""
 _KNOWN = frozenset(
     ("path", "http", "startingoffsets", "endingoffsets", "maxrowspertrigger", "rowsperpartition", "failondataloss",
-     "appid", "onchangedbatch", "timestamp", "update")
+     "appid", "onchangedbatch", "timestamp", "update", "ca")
 )  # fmt: skip
 _OF_SPARK = frozenset(("checkpointlocation",))
 """Spark hands these on too."""
@@ -38,6 +38,12 @@ class Options:
     """Timestamp that a sorted table is read at; None: now."""
     is_update: bool = False
     """True if columns that rows of a sorted table lack stay as they were."""
+    ca: str | None = None
+    """File with the certificates that an https address's must lead to; None: the system's."""
+
+    def client(self) -> Client:
+        """Return a client of the broker."""
+        return Client(self.http, ca=self.ca)
 
 
 def read_options(given: Mapping[str, str]) -> Options:
@@ -60,6 +66,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         _choice("onChangedBatch", options.get("onchangedbatch", ON_CHANGED[0]), ON_CHANGED),
         _count("timestamp", options["timestamp"]) if "timestamp" in options else None,
         _boolean("update", options.get("update", "false")),
+        options.get("ca"),
     )
 
 

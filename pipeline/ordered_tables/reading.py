@@ -57,7 +57,7 @@ class OrderedTableReader(DataSourceReader):
 
 
 def row_ranges(options: Options) -> RowRanges:
-    with Client(options.http) as client:
+    with options.client() as client:
         return client.table(options.table).row_ranges()
 
 
@@ -93,7 +93,7 @@ def read_span(table: Table, span: RowRange) -> Iterator[Any]:
     from pqbroker.pipeline.ordered_tables.batches import record_batches  # jobs that read no table need no pyarrow
 
     start, count = span.start, ROWS_PER_QUERY
-    with Client(table.options.http) as client:
+    with table.options.client() as client:
         while start < span.end:
             part = RowRange(span.tablet, start, min(start + count, span.end))
             records = _records(client, table, part)

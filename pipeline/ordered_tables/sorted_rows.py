@@ -65,7 +65,7 @@ class SortedTableReader(DataSourceReader):
         """Choose the timestamp for all tasks, now unless it is given."""
         options = self._table.options
         query = f'SELECT count(*) FROM {_name(options)} WHERE "$tablet_index" = -1'
-        with Client(options.http) as client:
+        with options.client() as client:
             (scan,) = client.sql(query, timestamp=options.timestamp).explain()["scans"]
         return [InputPartition(TabletPart(tablet, scan["timestamp"])) for tablet in range(scan["tablet_count"])]
 
@@ -77,7 +77,7 @@ class SortedTableReader(DataSourceReader):
         from pqbroker.pipeline.ordered_tables.batches import record_batches  # jobs that read no table need no pyarrow
 
         waiting = [whole]
-        with Client(self._table.options.http) as client:
+        with self._table.options.client() as client:
             while waiting:
                 part = waiting.pop()
                 rows = self._answered(client, part)
@@ -147,7 +147,7 @@ class SortedTableStreamWriter(DataSourceStreamArrowWriter):
 def _write(options: Options, types: Mapping[str, str], iterator: Iterator[Any]) -> WriterCommitMessage:
     from pqbroker.pipeline.ordered_tables.batches import insertable, slices
 
-    with Client(options.http) as client:
+    with options.client() as client:
         table = client.table(options.table)
         for rows in slices((insertable(batch, types) for batch in iterator), REQUEST_ROWS):
             table.insert(rows, update=options.is_update)

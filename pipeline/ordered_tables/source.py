@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from pqbroker.client import Client, Column
+from pqbroker.client import Column
 from pqbroker.pipeline.ordered_tables.columns import chosen, is_sorted, spark_schema
 from pqbroker.pipeline.ordered_tables.options import Options, read_options
 from pqbroker.pipeline.ordered_tables.own_line import own_line_first
@@ -69,7 +69,7 @@ class OrderedTableSource(DataSource):
 
     @cached_property
     def _columns(self) -> tuple[Column, ...] | None:
-        with Client(self._options.http) as client:
+        with self._options.client() as client:
             return client.table(self._options.table).columns()
 
     def _table(self, schema: StructType) -> Table:

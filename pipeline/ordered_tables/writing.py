@@ -15,7 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pqbroker.client import Client, ClientError, Column, StagedPiece
+from pqbroker.client import ClientError, Column, StagedPiece
 from pqbroker.pipeline.errors import JobError
 from pqbroker.pipeline.ordered_tables.columns import check_insertable
 from pqbroker.pipeline.ordered_tables.options import ON_CHANGED, Options
@@ -100,7 +100,7 @@ def _stage(
     from pqbroker.pipeline.ordered_tables.batches import insertable, slices
 
     pieces: list[StagedPiece] = []
-    with Client(options.http) as client:
+    with options.client() as client:
         table = client.table(options.table)
         for rows in slices((insertable(batch, types) for batch in iterator), REQUEST_ROWS):
             hint = pieces[0].tablet_index if pieces else None
@@ -117,7 +117,7 @@ def _commit(options: Options, staged: Sequence[Staged], batch_id: int) -> None:
     if not staged:
         return  # not even a task without rows
     pieces = [piece for message in staged for piece in message.pieces]
-    with Client(options.http) as client:
+    with options.client() as client:
         try:
             client.table(options.table).commit_staged(
                 pieces, session=staged[0].session, sequence=batch_id, on_changed=options.on_changed_batch

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from pqbroker.pipeline.admin import Admin, AdminError
 from pqbroker.pipeline.causes import FAILURES, innermost
+from pqbroker.pipeline.connection_security import spark_options
 from pqbroker.pipeline.errors import JobError
 from pqbroker.pipeline.relays.journal import Begun, Journal, held
 from pqbroker.pipeline.relays.rows import FROM, marked, marks, without_superseded
@@ -72,6 +73,7 @@ class OnceWriter:
             "includeHeaders": "true",
             "startingOffsets": json.dumps({topic: {number: begun.ends.get(number, 0) for number in ends}}),
             "endingOffsets": json.dumps({topic: ends}),
+            **spark_options(),
             "failOnDataLoss": "false",  # below the log's start nothing can be found, nor is it there twice
         }
         written = rows.sparkSession.read.format("kafka").options(**source).load()

@@ -6,15 +6,16 @@ Spark's own sink has no timestamps. One idempotent producer for each task of Spa
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.partitioner import DefaultPartitioner
 
+from pqbroker.pipeline.connection_security import client_settings, worker_options
 from pqbroker.pipeline.relays.journal import held
 
 _BATCH_BYTES = 256 << 10
@@ -48,6 +49,7 @@ class Sender:
     partition_count: int
     lock: Path
     records_per_s: float | None = None
+    security: Mapping[str, str] = field(default_factory=client_settings, repr=False)
 
     def __call__(self, rows: Iterator[Any]) -> None:
         with held(self.lock, alone=False):
@@ -57,6 +59,7 @@ class Sender:
         producer = AIOKafkaProducer(
             bootstrap_servers=self.broker, client_id="pqbroker-pipeline", acks="all", enable_idempotence=True,
             compression_type="zstd", max_batch_size=_BATCH_BYTES, max_request_size=2**31 - 1,
+            **worker_options(self.security),
         )  # fmt: skip
         await producer.start()
         try:
