@@ -49,7 +49,7 @@ class Honest:
         self.answer_s_max = ANSWER_S_MAX
 
     def check(self) -> None:
-        with Caller(self._node.broker.kafka, source=HONEST) as caller:
+        with self._node.connect(source=HONEST) as caller:
             with self.timed("Metadata"):
                 assert caller.ask(MetadataRequest(topics=[]), 12) is not None
             with self.timed("Produce"):
@@ -78,7 +78,7 @@ class Honest:
 
 def unread(node: Attacked, source: str) -> Caller:
     """A client that asks for as much as there is, and is to read nothing of it."""
-    caller = Caller(node.broker.kafka, source=source)
+    caller = node.connect(source=source)
     for _ in range(ASKED):
         caller.send(fetch_request(READER_BYTES), 12)
     return caller
@@ -166,19 +166,20 @@ def commit_over_http(node: Attacked, source: str, group_id: str) -> int:
     return status
 
 
-def test_clients_of_one_address_that_read_nothing_leave_room_for_another() -> None:
-    _read_beside([ATTACKER] * READERS, ANSWER_S_MAX)
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+def test_clients_of_one_address_that_read_nothing_leave_room_for_another(*, tls: bool) -> None:
+    _read_beside([ATTACKER] * READERS, ANSWER_S_MAX, tls=tls)
 
 
 def test_clients_of_many_addresses_that_read_nothing_are_cut_when_another_waits() -> None:
     """They take the whole reserve, each its first part of it: so a first Fetch waits for the second of idle ones."""
     sources = [f"127.0.1.{number}" for number in range(1, READERS + 1)]
-    assert _read_beside(sources, ANSWER_S_MAX + UNTAKEN_S) > 0
+    assert _read_beside(sources, ANSWER_S_MAX + UNTAKEN_S, tls=False) > 0
 
 
-def _read_beside(sources: Sequence[str], answer_s_max: float) -> int:
+def _read_beside(sources: Sequence[str], answer_s_max: float, *, tls: bool) -> int:
     """How many connections were cut while another client was served."""
-    with attacked(turn_s_max=TURN_EVER_S_MAX) as node:
+    with attacked(turn_s_max=TURN_EVER_S_MAX, tls=tls) as node:
         honest = prepare(node)
         with node.connect() as caller:
             for _ in range(READER_BYTES // LARGE_BYTES):

@@ -33,6 +33,11 @@ def consume_librdkafka(target: Target, scale: Scale) -> Outcome:
     A consumer for each reading: one that has reached the end waits there, and would begin anew only after that wait.
     """
     count = sum(end_offsets(target.address, target.topic, target.partitions))
+    return read_librdkafka(target, count)
+
+
+def read_librdkafka(target: Target, count: int) -> Outcome:
+    """Read the `count` records that a topic has."""
     took = sum(_reading_s(target, count) for _ in range(READINGS))
     size = READINGS * count * VALUE_BYTES
     return Outcome({MEGABYTES: size / took / 1e6}, payload_bytes=size)
@@ -51,7 +56,7 @@ def consume_raw(target: Target, scale: Scale) -> Outcome:
 
 
 def _reading_s(target: Target, count: int) -> float:
-    consumer = Consumer(LIBRDKAFKA | {"bootstrap.servers": target.address, "log_level": 0})
+    consumer = Consumer(LIBRDKAFKA | {"bootstrap.servers": target.address, "log_level": 0, **target.client})
     try:
         consumer.list_topics(target.topic, timeout=10)  # connects, so that the clock does not see it
         started = time.perf_counter()

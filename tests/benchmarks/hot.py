@@ -14,10 +14,11 @@ import json
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import count
 from pathlib import Path
 from time import thread_time_ns
 from types import FrameType
@@ -27,9 +28,11 @@ import uvloop
 
 from pqbroker.broker.ground.listeners import Address
 from pqbroker.broker.node.server import Server
+from pqbroker.broker.services.transactional_producers.rules import NO_CLAIM, Addition, Claim, Initialisation
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.protocol.records import Record, encode_batch
+from pqbroker.protocol.records import TRANSACTIONAL, Record, encode_batch
 from pqbroker.storage.disk.rocks import RocksEngine
+from pqbroker.storage.tablets.coordinator_rows import PartitionId
 from tests.benchmarks import hot_commits
 from tests.benchmarks.figures import percentile
 from tests.benchmarks.latency import CONNECTIONS
@@ -53,6 +56,7 @@ SPREAD = 6
 TRACED = 50
 _FETCH_BYTES = 1 << 20
 _WAIT_MS = 30_000
+_TIMEOUT_MS = 900_000
 _MEMORY = Path("/dev/shm")
 
 
@@ -236,21 +240,29 @@ def counted(part: ThreadCost) -> Iterator[None]:
     part.c_calls -= 1  # the `setprofile` in it
 
 
-async def measure(directory: Path, exchanges: int) -> dict[str, Figures]:
-    """Every figure by what was sent; each is sent so many times."""
+async def measure(
+    directory: Path, exchanges: int, settings: BrokerSettings | None = None,
+    prepare: Callable[[Server], Awaitable[None]] | None = None,
+) -> dict[str, Figures]:  # fmt: skip
+    """Every figure by what was sent; each is sent so many times. `prepare`: called with the server that has started."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, Loop)
     engine = Engine(directory)
-    server = Server(BrokerSettings(), engine, Address("127.0.0.1", 0))
+    server = Server(settings or BrokerSettings(), engine, Address("127.0.0.1", 0))
     await server.start()
+    if prepare is not None:
+        await prepare(server)
     await server._cell.current.topics.create(TOPIC, SPREAD, {})
     await server._cell.current.topics.create(COMPACTED, 1, {"cleanup.policy": "compact"})
+    claims = [await _begin_transaction(server, topic) for topic in (TOPIC, COMPACTED)]
     bench = Bench(loop, engine.shard)
     gc.collect()
     one, many = _produce(bench, 1), _produce(bench, CONNECTIONS)
     spread = _produce(bench, CONNECTIONS, SPREAD)
     both, fetch = _produce_and_fetch(bench), _fetch(bench)
     keyed, many_keyed = _produce(bench, 1, topic=COMPACTED), _produce(bench, CONNECTIONS, topic=COMPACTED)
+    in_transaction = _produce_in_transaction(bench, TOPIC, claims[0])
+    keyed_in_transaction = _produce_in_transaction(bench, COMPACTED, claims[1])
     try:
         return {
             "one Produce": _figures(one, exchanges, 1),
@@ -262,6 +274,8 @@ async def measure(directory: Path, exchanges: int) -> dict[str, Figures]:
             f"{CONNECTIONS} connections, each a Produce to a compacted topic": _figures(
                 many_keyed, exchanges, CONNECTIONS
             ),
+            "one Produce in a transaction": _figures(in_transaction, exchanges, 1),
+            "one Produce in a transaction, to a compacted topic": _figures(keyed_in_transaction, exchanges, 1),
         }
     finally:
         bench.end()
@@ -300,6 +314,35 @@ def _produce(bench: Bench, count: int, partitions: int = 1, topic: str = TOPIC) 
         cost = bench.exchange(sent, watch)
         for _, transport in clients:
             check_produced(memoryview(_answer(transport))[4:], topic)
+        return cost
+
+    return exchange
+
+
+async def _begin_transaction(server: Server, topic: str) -> Claim:
+    """Begin a producer's transaction over a topic's first partition; its id is the topic's name."""
+    current = server._cell.current
+    producers, found = current.transactional_producers, current.topics.get(topic)
+    assert found is not None
+    spare_id = await server.node.producer_ids.take_from_next_block()
+    image = await producers.initialise(topic, Initialisation(_TIMEOUT_MS, NO_CLAIM, spare_id))
+    claim = Claim(image.producer_id, image.epoch)
+    await producers.add(topic, claim, Addition(frozenset({PartitionId(found.record.topic_id, 0)})))
+    return claim
+
+
+def _produce_in_transaction(bench: Bench, topic: str, claim: Claim) -> Callable[[Watch], Cost]:
+    protocol, transport = bench.connect()
+    record = Record(timestamp=1_700_000_000_000, key=KEY, value=bytes(VALUE_BYTES))
+    sequences = count()
+
+    def exchange(watch: Watch) -> Cost:
+        batch = encode_batch(
+            [record], attributes=TRANSACTIONAL, producer_id=claim.producer_id, producer_epoch=claim.epoch,
+            base_sequence=next(sequences),
+        )  # fmt: skip
+        cost = bench.exchange([(protocol, produce_request(topic, [(0, bytes(batch))], topic))], watch)
+        check_produced(memoryview(_answer(transport))[4:], topic)
         return cost
 
     return exchange

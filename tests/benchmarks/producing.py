@@ -35,7 +35,7 @@ def produce_librdkafka(target: Target, scale: Scale) -> Outcome:
     """confluent-kafka, partitions in turn; the values are large, so that Python is not what is measured."""
     value = random.Random(1).randbytes(VALUE_BYTES)
     count = scale.produce_bytes // VALUE_BYTES
-    producer = Producer(LIBRDKAFKA | {"bootstrap.servers": target.address, "log_level": 0})
+    producer = Producer(LIBRDKAFKA | {"bootstrap.servers": target.address, "log_level": 0, **target.client})
     producer.list_topics(target.topic, timeout=10)  # connects, so that the clock does not see it
     started = time.perf_counter()
     for index in range(count):

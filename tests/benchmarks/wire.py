@@ -37,9 +37,10 @@ def record_batch(
     return struct.pack(">qiibI", 0, 9 + len(tail), -1, 2, crc32c.crc32c(tail)) + tail
 
 
-def produce_request(topic: str, batches: Sequence[tuple[int, bytes]]) -> bytes:
+def produce_request(topic: str, batches: Sequence[tuple[int, bytes]], transactional_id: str | None = None) -> bytes:
     """A Produce request with acks=all, with a batch for each (partition, batch); its length in front."""
-    body = [struct.pack(">hhii", -1, -1, 30_000, 1), _string(topic), struct.pack(">i", len(batches))]
+    name = struct.pack(">h", -1) if transactional_id is None else _string(transactional_id)
+    body = [name, struct.pack(">hii", -1, 30_000, 1), _string(topic), struct.pack(">i", len(batches))]
     for partition, batch in batches:
         body += [struct.pack(">ii", partition, len(batch)), batch]
     return _request(_PRODUCE, 7, b"".join(body))

@@ -1,7 +1,7 @@
 """The words workloads are declared in: what to run, how much of it, against what, and what came of it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.benchmarks.figures import SYSTEMS
 
@@ -51,6 +51,8 @@ class Target:
     address: str
     topic: str
     partitions: int
+    client: Mapping[str, str] = field(default_factory=dict)
+    """Settings of librdkafka's clients for the address, such as those of TLS."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.ground.listeners import Address
+from pqbroker.broker.ground.listeners import Address, Listener
 from pqbroker.broker.node.server import Server
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -40,10 +40,13 @@ class Node:
         self.engine = engine
         self.clock = clock
         self._stack = stack
+        self.source: str | None = None
+        """Address from which topics are made."""
         self._clients: list[Client] = []
 
-    async def connect(self) -> Client:
-        client = await Client.connect("127.0.0.1", self.server.kafka_address.port)
+    async def connect(self, source: str | None = None) -> Client:
+        """`source`: address that the broker shall see."""
+        client = await Client.connect("127.0.0.1", self.server.kafka_address.port, source)
         self._stack.push_async_callback(client.close)
         self._clients.append(client)
         return client
@@ -57,7 +60,7 @@ class Node:
         """Create a topic (config names with _ for .) and return its id."""
         configs = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in config.items()]
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
-        client = await self.connect()
+        client = await self.connect(self.source)
         response = await client.ask(CreateTopicsRequest(topics=[topic]))
         assert response.topics[0].error_code == 0, response.topics[0].error_message
         topic_id: bytes = response.topics[0].topic_id
@@ -88,10 +91,14 @@ async def start() -> AsyncIterator[Callable[..., Awaitable[Node]]]:
     nodes: list[Node] = []
     async with AsyncExitStack() as stack:
 
-        async def start_one(*, http: Address | None = None, pools: Sequence[str] = ("main",), **settings: Any) -> Node:
+        async def start_one(
+            *, http: Address | None = None, pools: Sequence[str] = ("main",), listeners: Sequence[Listener] = (),
+            **settings: Any,
+        ) -> Node:
             clock = Clock()
             engine = MemoryEngine(ENGINE_BYTES, pools=pools)
-            server = Server(BrokerSettings(**settings), engine, Address("127.0.0.1", 0), http, clock)
+            kafka = listeners or Address("127.0.0.1", 0)
+            server = Server(BrokerSettings(**settings), engine, kafka, http, clock)
             await server.start()
             stack.push_async_callback(server.stop)
             nodes.append(Node(server, engine, clock, stack))

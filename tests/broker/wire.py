@@ -69,8 +69,9 @@ class Client:
         """The error codes that came."""
 
     @classmethod
-    async def connect(cls, host: str, port: int) -> "Client":
-        return cls(*await asyncio.open_connection(host, port))
+    async def connect(cls, host: str, port: int, source: str | None = None) -> "Client":
+        """`source`: address that the broker shall see."""
+        return cls(*await asyncio.open_connection(host, port, local_addr=None if source is None else (source, 0)))
 
     @property
     def address(self) -> str:

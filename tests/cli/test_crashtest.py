@@ -33,6 +33,7 @@ def test_a_sound_disk_is_told_and_nothing_is_left(shell: Shell, tmp_path: Path) 
     assert said.object["kills"] >= 1
     assert said.object["records"] > 0
     assert said.object["transfers"] > 0
+    assert said.object["commits"] > 0
     assert not data.exists()
 
 

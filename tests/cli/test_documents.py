@@ -26,7 +26,7 @@ def blocks(page: str, language: str, heading: str = "") -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("page", ["sorted-tables.md", "transactions.md"])
+@pytest.mark.parametrize("page", ["sorted-tables.md", "transactions.md", "queues.md"])
 def test_commands_of_the_page_run(page: str) -> None:
     with broker(MEMORY) as running:
         addresses = {"PQBROKER_HTTP": running.http, "PQBROKER_BROKER": running.kafka}
@@ -57,3 +57,11 @@ def test_the_program_of_the_page_about_transactions_runs(capsys: pytest.CaptureF
         assert _ADDRESS in program
         exec(compile(program.replace(_ADDRESS, running.http), "transactions.md", "exec"), {})
     assert capsys.readouterr().out == "[{'amount': 70}, {'amount': 30}]\n"
+
+
+def test_the_program_of_the_page_about_queues_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = blocks("queues.md", "python")
+    with broker(MEMORY) as running:
+        assert _ADDRESS in program
+        exec(compile(program.replace(_ADDRESS, running.http), "queues.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines() == ["1", "[5, 7, 9]", "up_to_date"]

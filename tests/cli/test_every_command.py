@@ -16,9 +16,9 @@ FROZEN, UNMOUNTED, OFFLINE = "frozen", "unmounted", "offline"
 SOON_S = 15.0
 STALL_S = 1.0
 """Commands that read and write wait this long for a partition without a leader."""
-KAFKA = frozenset(("produce", "consume", "topic", "group", "top", "bench"))
+KAFKA = frozenset(("produce", "consume", "topic", "group", "top", "bench", "quota"))
 """First words of commands for a Kafka address; so are `CLUSTER`."""
-CLUSTER = ("cluster info", "cluster health", "cluster settings")
+CLUSTER = ("cluster info", "cluster health", "cluster settings", "acl add", "acl list", "acl remove")
 CURES = ("table mount", "table unfreeze", "table unmount", "cell list", UNMOUNTED, FROZEN, "not open")
 COMMANDS: Mapping[str, str] = {
     "topic list": "", "topic create": "{t}.more --partitions 1", "topic describe": "{t}", "topic grow": "{t} 3",
@@ -28,6 +28,8 @@ COMMANDS: Mapping[str, str] = {
     "group list": "", "group describe": "{g}", "group reset": "{g} --topic {t} --to earliest",
     "group delete": "{g} --yes",
     "cluster info": "", "cluster health": "", "cluster settings": "", "cluster connections": "",
+    "acl add": "--allow User:ann --operation read --topic {t}", "acl list": "", "acl remove": "--topic {t} --yes",
+    "acl needs": "", "quota list": "", "quota set": "--user ann --produce 1000000", "quota remove": "--user ann",
     "top": "--count 1 --interval 0.1", "bench": "--records 100", "sql": "FROM_{t}",
     "tablet list": "", "tablet show": "{i}", "tablet restart": "{i}",
     "tablet move": "{i} --channel 2 --pool main",
@@ -41,8 +43,14 @@ COMMANDS: Mapping[str, str] = {
     "table drop-materialization": "{t} --yes",
     "table mount": "{t}", "table unmount": "{t}", "table freeze": "{t}", "table unfreeze": "{t}",
     "table remount": "{t}", "table reshard": "{t} --tablets 3",
+    "queue list": "", "queue describe": "{t}", "queue register": "{t} {g}", "queue unregister": "{t} {g} --yes",
+    "queue pull": "{t} --tablet 1", "queue advance": "{t} {g} --tablet 1 --to 1", "queue auto-trim": "{t} --enable",
+    "queue sessions": "{t}", "queue take-session": "{t} s --producer p",
+    "queue end-session": "{t} s --producer p --yes",
+    "queue push": "{t} s --producer p --epoch 0 --from 0 --row {{\"id\":1}}",
     "transaction list": "", "transaction describe": "0", "transaction abort": "0 --yes",
     "transaction resolve": "0 --abort --yes",
+    "features list": "", "features upgrade": "transaction.version=2", "features downgrade": "transaction.version=2",
     "cell list": "", "cell create": "nowhere",
     "cell remove": "99 --yes",
     "bundle list": "", "bundle create": "more.{t}", "bundle set": "far --filter elsewhere",
@@ -50,7 +58,7 @@ COMMANDS: Mapping[str, str] = {
     "set": "//{t}/@max_data_ttl 5", "backup": "copy-{t}",
 }  # fmt: skip
 """Options and arguments of each command. The tablet that is closed is number 1."""
-ELSEWHERE = frozenset(("restore", "doctor", "crashtest", "completion"))
+ELSEWHERE = frozenset(("restore", "doctor", "crashtest", "certificate", "completion"))
 """Commands that ask no running broker for data."""
 OF_SORTED_TABLES = frozenset(
     (
@@ -61,8 +69,10 @@ OF_SORTED_TABLES = frozenset(
 """Commands that no ordered table has."""
 OF_OTHER_RULES = OF_SORTED_TABLES | frozenset(
     (
+        "acl add", "acl list", "acl remove",
         "backup", "bundle remove", "cell create", "cell remove", "cluster health", "group delete", "table alter",
         "table freeze", "table mount", "table remount", "table reshard", "table unfreeze", "tablet kv", "tablet move",
+        "queue end-session", "queue push", "queue unregister",
         "topic clean", "topic grow", "transaction abort", "transaction describe", "transaction resolve",
     )
 )  # fmt: skip

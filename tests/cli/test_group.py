@@ -4,6 +4,7 @@ import signal
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import Consumer
 
 from tests.cli.shell import TIMEOUT_S, Shell, start
 from tests.support.waiting import wait_until
@@ -99,6 +100,29 @@ def test_a_group_in_use_shows_its_members_and_keeps_its_offsets(shell: Shell, fi
     assert reader.communicate(timeout=TIMEOUT_S) == ("", "")
     assert reader.returncode == 0
     assert shell("group", "describe", group, "--json").object["state"] == "Empty"
+
+
+def test_a_group_of_the_consumer_protocol_shows_its_epochs_and_what_each_member_is_to_have(
+    shell: Shell, filled: str
+) -> None:
+    name = f"{filled}-readers"
+    reader = Consumer({"bootstrap.servers": shell.kafka, "group.id": name, "group.protocol": "consumer"})
+    reader.subscribe([filled])
+    try:
+        wait_until(lambda: (reader.poll(0.1), len(reader.assignment()) == 2)[1], "both partitions")
+        described = shell("group", "describe", name, "--json").object
+        lines = shell("group", "describe", name).output.splitlines()
+        listed = {each["group"]: each["type"] for each in shell("group", "list", "--json").objects}
+    finally:
+        reader.close()
+    (member,) = described["members"]
+    assert (described["type"], described["state"], described["protocol"]) == ("consumer", "Stable", "uniform")
+    assert described["epoch"] == described["target_epoch"] == member["epoch"] > 0
+    assert member["assigned"] == member["target"] == [{"topic": filled, "partitions": [0, 1]}]
+    epoch = described["epoch"]
+    assert lines[0] == f"group {name}, Stable, members: 1, lag: 0, epoch: {epoch}, epoch of the targets: {epoch}"
+    assert lines[-1].split()[-3:] == [str(epoch), "2", "2"]
+    assert listed[name] == "consumer"
 
 
 def test_a_deleted_group_is_gone(shell: Shell, group: str) -> None:

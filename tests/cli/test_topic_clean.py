@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from pqbroker.cli.commands.top import PASSES_MAX, PassRow, read_passes, screen
+from pqbroker.cli.commands.top import PASSES_MAX, Inside, PassRow, screen
 from pqbroker.testing import FOR_TESTS, Broker, broker
 from tests.cli.shell import Said, Shell
 
@@ -98,9 +98,11 @@ def test_top_shows_the_passes_of_a_broker_that_is_asked_over_http(
 ) -> None:
     shell = Shell(running.kafka, capsys)
     words = ("top", "-n", "1", "-i", "0.1", "--json")
-    assert "passes" not in shell(*words).object
+    assert shell(*words).object["passes"] == []
     assert shell(*words, "--http", running.http).object["passes"] == []
-    assert read_passes(running.http) == []
+    seen = Inside(running.http, is_named=True).read(running.kafka)
+    assert seen is not None
+    assert seen.passes == []
     away = shell(*words, "--http", "127.0.0.1:1")
     assert (away.status, "no broker answers at 127.0.0.1:1 over HTTP" in away.errors) == (1, True)
 

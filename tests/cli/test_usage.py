@@ -112,9 +112,13 @@ def every_command(broker: str) -> list[list[str]]:
     needed = {
         "topic create": ["t"], "topic describe": ["t"], "topic grow": ["t", "2"], "topic configs": ["t"],
         "topic analyze": ["t"], "topic export": ["t", "t.jsonl"],
-        "topic trim": ["t", "--before", "end", "--yes"], "topic delete": ["t", "--yes"], "produce": ["t"],
+        "topic trim": ["t", "--before", "end", "--yes"],
+        "topic delete": ["t", "--yes"], "produce": ["t"], "user add": ["u"], "user password": ["u"],
+        "user remove": ["u", "--yes"],
         "consume": ["t"], "group describe": ["g"], "group reset": ["g", "--to", "end"],
-        "group delete": ["g", "--yes"],
+        "group delete": ["g", "--yes"], "acl remove": ["--topic", "t", "--yes"],
+        "acl add": ["--allow", "User:ann", "--operation", "read", "--topic", "t"],
+        "quota set": ["--user", "ann", "--produce", "1"], "quota remove": ["--user", "ann"],
     }  # fmt: skip
     others = WITHOUT_BROKER | OVER_HTTP
     names = [name for name in KEYS if name not in others and not name.startswith(FAMILIES_OVER_HTTP)]

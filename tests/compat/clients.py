@@ -12,9 +12,10 @@ from tests.support.drivers.kafka_python_driver import KafkaPythonDriver
 from tests.support.drivers.kcat_driver import KcatDriver
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.drivers.member import Member
+from tests.support.drivers.security import OPEN, Security
 from tests.support.java.program import NEWER, OLDER
 
-LIBRARIES: dict[str, Callable[[str], Driver]] = {
+LIBRARIES: dict[str, Callable[[str, Security], Driver]] = {
     "aiokafka": AiokafkaDriver,
     "kafka-python": KafkaPythonDriver,
     "confluent-kafka": LibrdkafkaDriver,
@@ -45,8 +46,9 @@ class AnyMember(Protocol):
 class Clients:
     """Every client, talking to one broker; a context manager that ends the programs it started."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, security: Security = OPEN) -> None:
         self._address = address
+        self._security = security
         self._java: dict[str, JavaClient] = {}
         self._running = ExitStack()
 
@@ -59,15 +61,15 @@ class Clients:
     def driver(self, name: str) -> Driver:
         """A driver of one of `DRIVEN`, for the caller to close."""
         if name in LIBRARIES:
-            return LIBRARIES[name](self._address)
+            return LIBRARIES[name](self._address, self._security)
         if name not in self._java:
-            self._java[name] = self._running.enter_context(JavaClient(self._address, JAVA[name]))
+            self._java[name] = self._running.enter_context(JavaClient(self._address, JAVA[name], self._security))
         return JavaDriver(self._java[name])
 
     def produce(self, name: str, topic: str, messages: Sequence[Message]) -> None:
         """Any client writes."""
         if name == KCAT:
-            KcatDriver(self._address).produce(topic, messages)
+            KcatDriver(self._address, self._security).produce(topic, messages)
         else:
             with self.driver(name) as driver:
                 driver.produce(topic, messages)
@@ -75,13 +77,13 @@ class Clients:
     def read(self, name: str, topic: str, count: int, offset: int = 0) -> list[tuple[int, Message]]:
         """Any client reads partition 0."""
         if name == KCAT:
-            return KcatDriver(self._address).read(topic, count=count, offset=offset)
+            return KcatDriver(self._address, self._security).read(topic, count=count, offset=offset)
         with self.driver(name) as driver:
             return driver.read(topic, count=count, offset=offset)
 
     def member(self, name: str, topic: str, group: str, instance_id: str | None = None) -> AnyMember:
         """Any client joins a group."""
         if name == KCAT:
-            return KcatDriver(self._address).member(topic, group, instance_id)
+            return KcatDriver(self._address, self._security).member(topic, group, instance_id)
         driver = self.driver(name)
         return Member(lambda: driver.consumer(topic, group, instance_id))

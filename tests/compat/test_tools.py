@@ -12,19 +12,17 @@ from tests.support.java.tools import CLASSES, Tools
 from tests.support.serving import served
 
 _NOT_SERVED = {
-    "access control": {
+    "logins": {
         "SaslAuthenticate", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
         "DescribeDelegationToken", "AlterUserScramCredentials",
     },
-    "consumer groups of KIP-848": {"ConsumerGroupDescribe"},
     "share groups": {
         "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "InitializeShareGroupState",
         "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState", "ReadShareGroupStateSummary",
         "DescribeShareGroupOffsets", "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
     },
     "streams groups": {"StreamsGroupHeartbeat", "StreamsGroupDescribe"},
-    "quotas": {"AlterClientQuotas"},
-    "a cluster of several nodes": {"UpdateFeatures", "UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter"},
+    "a cluster of several nodes": {"UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter"},
 }  # fmt: skip
 """Kafka's APIs that a tool is told we do not have: it says so, or does without, which its words alone may not show."""
 _API = re.compile(r"^(\w+)\(\d+\): (\d+)(?: to (\d+))? \[usable: (\d+)\],?$", re.MULTILINE)

@@ -1,7 +1,6 @@
-"""Each client library consumes, transforms and produces in transactions; `kill -9` of the broker and of the clients."""
+"""Each client library consumes, transforms and produces in transactions; under kills: tests/faults."""
 
 import itertools
-import random
 import subprocess
 from collections import Counter
 from collections.abc import Callable
@@ -9,7 +8,6 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from pqbroker.testing import FOR_TESTS, Broker, broker
 from tests.support import transforms
 from tests.support.drivers.driver import Message
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
@@ -72,47 +70,3 @@ def test_a_client_copies_a_topic_in_transactions(kafka: str, fresh_name: Callabl
     fill(kafka, source, target, task.total)
     finish(transforms.start(library, task), library)
     check(task)
-
-
-@pytest.mark.timeout(400)
-def test_kills_of_the_broker_and_of_clients_neither_lose_nor_double_a_record() -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    source = random.Random(seed)
-    with broker(settings=FOR_TESTS) as node:
-        tasks = {
-            library: Task(node.kafka, f"in-{number}", f"out-{number}", f"g-{number}", f"x-{number}", 2000)
-            for number, library in enumerate(LIBRARIES)
-        }
-        for task in tasks.values():
-            fill(node.kafka, task.source, task.target, task.total)
-        copies = {library: transforms.start(library, task) for library, task in tasks.items()}
-        try:
-            for number in range(4):
-                _wait_for_progress(node, tasks, source.random() * 200)
-                node.kill()
-                if number % 2:
-                    victim = source.choice(list(copies))
-                    copies[victim].kill()
-                    copies[victim].communicate()
-                    copies[victim] = transforms.start(victim, tasks[victim])
-                node.start()
-            for library, copy in copies.items():
-                finish(copy, library)
-        finally:
-            for copy in copies.values():
-                copy.kill()
-        for task in tasks.values():
-            check(task)
-
-
-def _wait_for_progress(node: Broker, tasks: dict[str, Task], records: float) -> None:
-    """Return when one of the copies has written as many more records as `records` says."""
-    with LibrdkafkaDriver(node.kafka) as driver:
-
-        def written() -> int:
-            return max(driver.bounds(task.target, 0)[1] for task in tasks.values())
-
-        before = written()
-        while written() < min(before + records, 1000):
-            pass

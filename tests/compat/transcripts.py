@@ -1,18 +1,21 @@
 """What Kafka's tools say, as transcripts in tests/compat/tools/, taken from Apache Kafka and compared with our broker.
 
 A line `$ TOOL ARGUMENTS` is a run and `> TEXT` a line of its standard input; what it printed follows, `! TEXT` if as a
-complaint, and `[STATUS]` if it failed. `$ join GROUP TOPIC` lets a member live in a group until `$ leave`. Take them
-anew with `python -m tests.compat.transcripts`, which starts Apache Kafka; only `$` and `>` lines are read then.
+complaint, and `[STATUS]` if it failed. `$ join GROUP TOPIC [PROTOCOL]` lets a member live in a group until `$ leave`.
+Take them anew with `python -m tests.compat.transcripts`, which starts Apache Kafka; only `$` and `>` lines are read
+then.
 """
 
 import json
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from pqbroker.conf.access import STANDARD_AUTHORIZER
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.drivers.member import Member, await_members
 from tests.support.java.tools import Told, Tools
@@ -23,9 +26,14 @@ NODE_ID = "1"
 """What both brokers call themselves."""
 OURS = {"node.id": NODE_ID}
 THEIRS = {"log.segment.delete.delay.ms": None}
+GUARDED_DIRECTORY = Path(__file__).parent / "guarded_tools"
+GUARDED = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
+"""Settings of both brokers for the transcripts about access rules and quotas."""
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TOPIC_ID = re.compile(r"TopicId: [\w-]{22}")
+_MEMBER_ID = re.compile(r"(?<= )[\w+/-]{22}(?= )")
+"""Id of a member of a group of KIP-848."""
 _BLANKS = re.compile(r"[ \t]+")
 _STACK = re.compile(r"^(\tat |\s*\.\.\. \d+ more|Caused by: )")
 # Apache Kafka's format sets it for the cluster, so that it counts as set; with us it is a default.
@@ -93,9 +101,9 @@ def perform(text: str, tools: Tools, address: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _member(address: str, group: str, topic: str) -> Member:
+def _member(address: str, group: str, topic: str, protocol: str = "classic") -> Member:
     """Lives in a group, and has at least one partition already."""
-    member = Member(lambda: LibrdkafkaDriver(address).consumer(topic, group))
+    member = Member(lambda: LibrdkafkaDriver(address).consumer(topic, group, protocol=protocol))
     await_members(lambda: member.owned, "partitions assigned")
     return member
 
@@ -106,8 +114,10 @@ def _told(run: Run, tools: Tools, address: str) -> list[str]:
     lines = [line for line in _normal(tool, told.out, address) if line]
     if "brokers" in arguments and "--all" in arguments:  # values are the node's own: ports, paths
         lines = [line.partition("=")[0] + "=" for line in lines]
-    if "--list" in arguments:
+    if "--list" in arguments and tool != "kafka-acls":
         lines.sort()
+    if tool == "kafka-acls":
+        lines = _sorted_rules(lines)
     lines += [f"! {line}" for line in _normal(tool, _complaints(told), address) if line]
     return lines + ([f"[{told.status}]"] if told.status else [])
 
@@ -120,6 +130,8 @@ def _normal(tool: str, text: str, address: str) -> list[str]:
     """Without what differs from broker to broker and run to run: addresses, ids, sizes, times, widths of columns."""
     text = text.replace(address, "HOST:PORT")
     text = _TOPIC_ID.sub("TopicId: ID", _UUID.sub("UUID", text))
+    if tool == "kafka-consumer-groups":
+        text = _MEMBER_ID.sub("UUID", text)
     if tool == "kafka-log-dirs":
         text = "\n".join(_log_directories(line) for line in text.splitlines())
     if tool == "kafka-producer-perf-test":
@@ -133,6 +145,17 @@ def _normal(tool: str, text: str, address: str) -> list[str]:
     if tool in ("kafka-configs", "kafka-topics"):
         text = _CLUSTER_DEFAULT.sub("", _WHY.sub(r"\1", text))
     return [_BLANKS.sub(" ", line).strip() for line in text.splitlines() if not _OWN_CONFIG.match(line)]
+
+
+def _sorted_rules(lines: list[str]) -> list[str]:
+    """Return the blocks of resources, and the rules in each, in order: Kafka keeps them in hash tables."""
+    blocks: list[list[str]] = [[]]
+    for line in lines:
+        if line.startswith(("Current ACLs", "Adding ACLs", "Deleting")):
+            blocks.append([line])
+        elif not line.startswith("at "):  # a stack that the tool prints
+            blocks[-1].append(line)
+    return [line for block in sorted([*block[:1], *sorted(block[1:])] for block in blocks) for line in block]
 
 
 def _log_directories(line: str) -> str:
@@ -156,10 +179,13 @@ def _consumed(line: str) -> str:
 
 
 def main() -> None:
-    """Take every transcript anew."""
-    with ApacheKafka(properties=THEIRS) as kafka, Tools(kafka.kafka) as tools:
-        for path in transcripts():
-            path.write_text(perform(path.read_text(encoding="utf-8"), tools, kafka.kafka), encoding="utf-8")
+    """Take every transcript again; those of directories that are named, where some are."""
+    for directory, properties in ((DIRECTORY, THEIRS), (GUARDED_DIRECTORY, {**THEIRS, **GUARDED})):
+        if sys.argv[1:] and directory.name not in sys.argv[1:]:
+            continue
+        with ApacheKafka(properties=properties) as kafka, Tools(kafka.kafka) as tools:
+            for path in sorted(directory.glob("*.txt")):
+                path.write_text(perform(path.read_text(encoding="utf-8"), tools, kafka.kafka), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from pqbroker.conf.declare import (
     superseded,
     without_effect,
 )
+from pqbroker.conf.listener_settings import listener_value, tls_texts
 from pqbroker.conf.topic import TopicConfig
 
 
@@ -98,9 +99,40 @@ def test_every_default_is_allowed_and_reads_back_from_its_shown_form(settings: t
 @pytest.mark.parametrize("settings", [BrokerSettings, TopicConfig])
 def test_a_name_is_declared_once_and_has_a_meaning(settings: type) -> None:
     tables = [item.metadata["table"] for item in fields(settings) if "table" in item.metadata]
-    lines = [line for table in tables for line in table.splitlines() if line[0] not in "#!"]
-    assert len(declarations(settings)) == len(fields(settings)) - len(tables) + len(lines)
+    lines = [line for table in tables for line in table.splitlines() if line[0] not in "#!="]
+    of_listeners = [item for item in fields(settings) if "prefix" in item.metadata]
+    assert len(declarations(settings)) == len(fields(settings)) - len(tables) - len(of_listeners) + len(lines)
     assert all(one.doc.endswith(".") for one in declarations(settings).values())
+
+
+def test_a_setting_of_one_listener_is_that_of_all_under_its_prefix() -> None:
+    name = "listener.name.inside.ssl.client.auth"
+    found = parse(BrokerSettings, {name: "required", "ssl.client.auth": "requested"})
+    assert listener_value(found, "INSIDE", "ssl.client.auth") == "required"
+    assert listener_value(found, "OUTSIDE", "ssl.client.auth") == "requested"
+    assert listener_value(BrokerSettings(), "INSIDE", "ssl.client.auth") == "none"
+    assert tls_texts(found, "inside") == {"ssl.client.auth": "required"}
+    one = declared(BrokerSettings, name)
+    assert one is not None
+    assert (one.name, one.of(found)) == (name, "required")
+    with pytest.raises(ConfigError, match=rf"{name} is 'x'; choose from none, requested, required"):
+        parse(BrokerSettings, {name: "x"})
+
+
+def test_a_sasl_mechanism_may_stand_before_a_setting_of_one_listener() -> None:
+    found = declared(BrokerSettings, "listener.name.inside.scram-sha-256.sasl.jaas.config")
+    assert found is not None
+    assert found.kind is Kind.PASSWORD
+
+
+@pytest.mark.parametrize(
+    "name", ["listener.name.", "listener.name.a", "listener.name.a.num.partitions", "listener.name.a.ssl.none"]
+)
+def test_what_is_no_setting_of_one_listener_is_unknown(name: str) -> None:
+    assert declared(BrokerSettings, name) is None
+    assert declared(TopicConfig, name) is None
+    with pytest.raises(ConfigError, match="unknown setting listener"):
+        parse(BrokerSettings, {name: "1"})
 
 
 @pytest.mark.parametrize("settings", [BrokerSettings, TopicConfig])

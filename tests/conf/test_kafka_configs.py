@@ -20,11 +20,11 @@ PUBLIC = [row[:4] for row in ROWS if row[4] == "public"]
 SETTINGS = {"topic": TopicConfig, "broker": BrokerSettings}
 
 # Described, and only their defaults taken: nothing would be protected by them.
-ACCESS_CONTROL = ("sasl.", "ssl.", "security.providers", "authorizer.", "principal.builder.", "delegation.token.")
-# Of these, what promises nothing by itself is taken and has no effect.
+ACCESS_CONTROL = ("sasl.", "ssl.engine.", "security.providers", "principal.builder.", "delegation.token.")
+# Of these, what promises nothing by itself is taken, and so are those of logins.
 TUNING = (
-    "sasl.kerberos.", "sasl.login.refresh.", "ssl.cipher.suites", "ssl.enabled.protocols", "ssl.endpoint.",
-    "ssl.keymanager.", "ssl.protocol", "ssl.provider", "ssl.secure.random.", "ssl.trustmanager.",
+    "sasl.enabled.mechanisms", "sasl.jaas.config", "sasl.kerberos.", "sasl.login.refresh.",
+    "sasl.server.max.receive.size",
 )  # fmt: skip
 
 # Type and default of ours that are not Kafka's.
@@ -33,7 +33,6 @@ DIFFERENT = {
     "advertised.listeners": (("STRING", ""), "empty means the address that a client came on"),
     "max.connections": (("INT", "10000"), "everything has a limit"),
     "log.retention.check.interval.ms": (("LONG", "5000"), "a look costs microseconds"),
-    "listener.security.protocol.map": (("STRING", "PLAINTEXT:PLAINTEXT"), "listeners are plain"),
     "log.cleaner.io.max.bytes.per.second": (("DOUBLE", "1.7976931348623157e+308"), "Python writes it so"),
     "process.roles": (("LIST", ""), "Kafka has no default; a node has every role"),
     "controller.listener.names": (("LIST", ""), "Kafka has no default; a node is its own controller"),
@@ -43,7 +42,6 @@ OTHERWISE_LIMITED = {
     "segment.bytes": "topics of before Kafka 4.2 are set to less, and it changes nothing here",
     "log.segment.bytes": "as segment.bytes",
     "process.roles": "a list of roles that a node of Kafka's has; any is taken",
-    "listener.security.protocol.map": "listeners are plain",
 }
 
 # Of replication, which Kafka takes while it runs and not from a file; its tools delete them.
@@ -52,6 +50,8 @@ THROTTLES = {
     "replica.alter.log.dirs.io.max.bytes.per.second",
 }  # fmt: skip
 
+OF_THE_AUTHORIZER = {"super.users", "allow.everyone.if.no.acl.found"}
+"""Configs that StandardAuthorizer reads, and no list of Kafka's has."""
 OF_EARLIER_KAFKAS = {"leader.imbalance.per.broker.percentage"}
 
 
@@ -87,7 +87,7 @@ def test_what_is_not_kafkas_says_so_by_its_name() -> None:
     own = {name for kind, of in SETTINGS.items() for name in declarations(of) if (kind, name) not in theirs}
     of_tables = {"value.invalid", "value.format", "value.avro.schema", "key.format", "key.avro.schema"}
     others = {name for name in own if not name.startswith(("pq.", "pqbroker."))}
-    assert others == OF_EARLIER_KAFKAS | THROTTLES | of_tables
+    assert others == OF_THE_AUTHORIZER | OF_EARLIER_KAFKAS | THROTTLES | of_tables
 
 
 def test_what_kafka_changes_while_it_runs_is_changed_here() -> None:

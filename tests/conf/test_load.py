@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, declarations, parse
-from pqbroker.conf.load import environment_name, read_properties, read_texts
+from pqbroker.conf.load import environment_name, read_texts
+from pqbroker.security.properties import read_properties
 
 
 def load_settings(
@@ -102,8 +103,9 @@ log.retention.check.interval.ms=300000
         ("zzz=1", ":1: unknown setting zzz; docs/settings.md lists the settings"),
         ("node.id=1\nnum.partitions=0", ":2: num.partitions is 0; the least allowed is 1"),
         ("a\\\nb=1\nnode.id=x", ":1: unknown setting ab"),
-        ("ssl.keystore.location=k", ":1: ssl.keystore.location cannot be set: this broker has no access control"),
-        ("authorizer.class.name=a.B", ":1: authorizer.class.name cannot be set: this broker has no access control"),
+        ("ssl.client.auth=maybe", ":1: ssl.client.auth is 'maybe'; choose from none, requested, required"),
+        ("listener.name.a.ssl.nothing=1", ":1: unknown setting listener.name.a.ssl.nothing"),
+        ("authorizer.class.name=a.B", ":1: authorizer.class.name is 'a.B'; choose from "),
     ],
 )
 def test_a_mistake_in_the_file_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:

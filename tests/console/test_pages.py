@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -10,7 +11,9 @@ import pytest_asyncio
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from pqbroker.fixture.http_calls import HttpCalls
+from pqbroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pqbroker.testing import Broker, broker
+from tests.broker.wire import Client
 from tests.console.browser import Page
 
 HOSTILE = "<img src=x onerror=document.title='owned'>"
@@ -130,6 +133,38 @@ async def test_a_reset_is_shown_before_it_is_done(page: Page, node: Broker) -> N
     await page.click("Preview")
     assert await page.look("document.querySelector('select').value") == TOPIC
     await page.wait_for("then", f"pqbroker group reset {GROUP} {TOPIC} --to earliest")
+
+
+async def test_a_reconciliation_is_seen_member_by_member(page: Page, node: Broker) -> None:
+    calls = HttpCalls(lambda: node.http)
+    await asyncio.to_thread(calls.ask, "POST", "/v1/topics", {"name": "parcels", "partitions": 2})
+    host, _, port = node.kafka.partition(":")
+    client = await Client.connect(host, int(port))
+
+    async def beat(member_id: str, epoch: int, **fields: Any) -> int:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="shippers", member_id=member_id, member_epoch=epoch, **fields
+        )  # fmt: skip
+        answer = await client.ask(request, 1)
+        assert answer.error_code == 0
+        learned: int = answer.member_epoch
+        return learned
+
+    try:
+        for member_id in ("first", "second"):
+            epoch = await beat(
+                member_id, 0, subscribed_topic_names=["parcels"], topic_partitions=[], rebalance_timeout_ms=60_000
+            )
+            await page.open(f"http://{node.http}/#/groups/shippers")
+            await page.wait_for("first", "parcels: 0, 1", "epoch of the targets", "uniform")
+        while await beat("second", epoch) == epoch:  # until a second target is due
+            await page.look("document.title")
+        await page.wait_for("Reconciling", "UnreleasedPartitions", "waits for")
+        await page.open(f"http://{node.http}/#/groups")
+        await page.wait_for("shippers", "consumer", "classic")
+        assert page.complaints == []
+    finally:
+        await client.close()
 
 
 async def test_a_record_is_shown_whole(page: Page, node: Broker) -> None:

@@ -139,7 +139,9 @@ def test_a_healthy_directory_is_healthy_and_all_of_it_was_read(written: Path) ->
     assert findings.found == []
     assert sum(verified) == expected[0] > 1 << 20
     wanted = "blobs tablets topics groups keys partitions records producers consumers sessions facts segments"
-    assert findings.seen.keys() == {*wanted.split(), "transactional_ids"}
+    assert findings.seen.keys() == {
+        *wanted.split(), "transactional_ids", "modern_groups", "modern_members", "modern_assignments",
+    }  # fmt: skip
     assert findings.seen["partitions"] == findings.seen["producers"] == PARTITIONS
     assert findings.seen["consumers"] > 0
 

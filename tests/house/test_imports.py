@@ -17,10 +17,7 @@ ENTRIES = {
 }
 """What users and Python itself start from."""
 _MESSAGES = "pqbroker.protocol.messages."
-AWAITED = {
-    "consumer groups of KIP-848": ("consumer_group_describe",),
-    "logins and quotas": ("alter_client_quotas", "alter_user_scram_credentials", "sasl_authenticate"),
-}  # fmt: skip
+AWAITED: dict[str, tuple[str, ...]] = {}
 """Messages that are declared, and compared with Kafka's, before a handler serves them; by what will need them."""
 
 

@@ -45,7 +45,14 @@ def test_every_refusal_of_transactions_is_on_their_page() -> None:
     assert raised - listed("transactions.md").keys() == others
 
 
-@pytest.mark.parametrize("page", ["sorted-tables.md", "transactions.md"])
+def test_every_refusal_of_queues_is_on_their_page() -> None:
+    sources = [file.read_text(encoding="utf-8") for file in (ROOT / "broker/services/queues").glob("*.py")]
+    sources.append((ROOT / "tables/queues.py").read_text(encoding="utf-8"))
+    raised = {code for source in sources for code in _RAISED.findall(source)}
+    assert raised - listed("queues.md").keys() == {"NO_MOUNTED_TABLETS", "SORTED_TABLE"} & raised
+
+
+@pytest.mark.parametrize("page", ["sorted-tables.md", "transactions.md", "queues.md"])
 def test_the_page_has_status_and_number_of_each_refusal(page: str) -> None:
     known, statuses = listed(page), {**sql._STATUSES, **_STATUSES}
     assert known == {code: (statuses.get(code, 400), yt_number(code)) for code in known}

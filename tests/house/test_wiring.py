@@ -11,7 +11,7 @@ _PARTS = {"broker/node/server.py", "broker/services/cells/cell_owner.py"}
 """Files whose classes hold parts that run; the others' hold numbers."""
 _REPLACED_WHOLE = {"CellOwner.current"}
 """An opening of the system cell."""
-_KNOWN_ONCE_BOUND = {"Server.http_address", "Server.listeners", "Server._http_close"}
+_KNOWN_ONCE_BOUND = {"Server._http", "Server.listeners", "Server._http_close"}
 """The start gives them: ports that were left to the system."""
 
 

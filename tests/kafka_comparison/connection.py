@@ -23,9 +23,10 @@ _TIMEOUT_S: Final = 8.0
 class Connection:
     """A socket with its count of requests. What a broker does instead of an answer is returned as a text."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, source: str = "") -> None:
+        """`source`: address that the broker shall see."""
         host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=_TIMEOUT_S)
+        self._socket = socket.create_connection((host, int(port)), _TIMEOUT_S, (source, 0) if source else None)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
         self._asked: list[tuple[type, int]] = []

@@ -52,9 +52,9 @@ class Listed:
         )
 
 
-def listed() -> list[Listed]:
+def listed(path: Path = LIST) -> list[Listed]:
     """Return the list."""
-    with LIST.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8", newline="") as file:
         rows = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
         next(rows)
         return [Listed(*row) for row in rows]

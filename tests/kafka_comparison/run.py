@@ -19,10 +19,12 @@ from tests.support.kafka.broker import ApacheKafka
 
 OURS: Final = {
     "node.id": "1", "group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1",
-    "log.retention.ms": "-1",
+    "log.retention.ms": "-1", "group.consumer.assignment.interval.ms": "0",
 }  # fmt: skip
 """Records have times of years ago, the same in each run: they must not expire."""
-THEIRS: Final = {"offsets.topic.num.partitions": "1", "log.retention.ms": "-1"}
+THEIRS: Final = {
+    "offsets.topic.num.partitions": "1", "log.retention.ms": "-1", "group.consumer.assignment.interval.ms": "0",
+}  # fmt: skip
 SETTLE_S: Final = 0.02
 _BROKEN_OFF: Final = "broken off"
 PATIENT_S: Final = 0.2

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pqbroker.broker.kafka.served import APIS
+from pqbroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from pqbroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from pqbroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from pqbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -171,6 +173,13 @@ class Side:
             self._await(lambda: not self._existing(self._topics))
 
     def _remove_groups(self, names: list[str]) -> None:
+        for described in self.ask(ConsumerGroupDescribeRequest(group_ids=names)).groups:
+            for each in described.members:
+                leaving = ConsumerGroupHeartbeatRequest(
+                    group_id=described.group_id, member_id=each.member_id, member_epoch=-1,
+                    instance_id=each.instance_id,
+                )  # fmt: skip
+                self.ask(leaving)
         for group in self.ask(DescribeGroupsRequest(groups=names)).groups:
             for member in group.members:
                 self.ask(LeaveGroupRequest(group_id=group.group_id, member_id=member.member_id), _LEFT_ALONE)

@@ -54,7 +54,7 @@ class CompactedBook:
 
     def read(self, found: Found, last: dict[bytes, int], start: int, now_ms: int) -> None:
         """Somebody has read all from the start on, beside whatever else happened. `last`: as it was when the reading
-        began, at `now_ms`; `start`: where the partition starts since."""
+        began; `now_ms`: when it ended; `start`: where the partition starts since."""
         offsets = [offset for offset, _ in found]
         expect(offsets == sorted(set(offsets)), f"offsets are read out of order: {offsets}")
         for offset, record in found:

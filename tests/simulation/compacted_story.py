@@ -118,7 +118,7 @@ class CompactedStory:
 
     async def read(self) -> Found:
         """Read the whole log as a consumer does, which begins again where the partition is served next."""
-        book, now_ms, last = self.book, self.node.clock(), self.book.last()
+        book, last = self.book, self.book.last()
         found: list[tuple[int, Keyed]] = []
         server = await self.server()
         offset = server.start_offset
@@ -139,7 +139,7 @@ class CompactedStory:
             found += _records(content, offset)
             expect(some.next_offset > offset, f"a reader does not get on from offset {offset}")
             offset = some.next_offset
-        book.read(found, last, server.start_offset, now_ms)
+        book.read(found, last, server.start_offset, self.node.clock())
         return found
 
     async def clean(self) -> None:

@@ -5,7 +5,7 @@ from functools import partial
 from itertools import count, islice
 
 from tests.simulation.run import Outcome, run_forgetting, run_loss
-from tests.simulation.world import has_compacted, has_transactions
+from tests.simulation.world import has_compacted, has_kafka_transactions, has_transactions
 
 FORGOTTEN = (0, 1, 3, 8)
 
@@ -29,6 +29,11 @@ def compacted_points(seed: int, points: int) -> Iterator[Callable[[], Outcome]]:
     return islice(_every_compacted(seed), points)
 
 
+def producing_points(seed: int, points: int) -> Iterator[Callable[[], Outcome]]:
+    """Yield `points` runs with Kafka transactions, each with a loss of a cell at one of its commits."""
+    return islice(_every_producing(seed), points)
+
+
 def _every(seed: int) -> Iterator[Callable[[], Outcome]]:
     for number in count(seed):
         for commit in range(_undisturbed(number).commits):
@@ -49,6 +54,17 @@ def _every_compacted(seed: int) -> Iterator[Callable[[], Outcome]]:
         for commit in range(_undisturbed(number).commits if has_compacted(number) else 0):
             yield partial(run_loss, number, commit, stored=False)
             yield partial(run_loss, number, commit, stored=True)
+
+
+def _every_producing(seed: int) -> Iterator[Callable[[], Outcome]]:
+    for number in count(seed):
+        if not has_kafka_transactions(number):
+            continue
+        undisturbed = _undisturbed(number)
+        for of_second, commits in ((False, undisturbed.commits), (True, undisturbed.second_commits)):
+            for commit in range(commits):
+                yield partial(run_loss, number, commit, stored=False, of_second=of_second)
+                yield partial(run_loss, number, commit, stored=True, of_second=of_second)
 
 
 def _undisturbed(seed: int) -> Outcome:

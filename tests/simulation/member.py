@@ -15,6 +15,7 @@ from pqbroker.storage.tablets.coordinator_rows import MemberProtocol
 from tests.pq.rig import read, values_of
 from tests.simulation.compacted_story import COMPACTED
 from tests.simulation.ledger import Value, expect
+from tests.simulation.producing_story import DROPPED, PRODUCED
 from tests.simulation.transaction_story import LOG
 from tests.simulation.world import TABLE, World
 
@@ -97,7 +98,7 @@ class SimulatedMember:
     def _share(self, joined: Joined) -> dict[str, bytes]:
         """Everything that there is, dealt out."""
         groups = self._world.node.node.cell.current.topics
-        names = sorted(name for name in groups.names() if name not in (TABLE, LOG, COMPACTED))
+        names = sorted(name for name in groups.names() if name not in (TABLE, LOG, COMPACTED, PRODUCED, DROPPED))
         found = [(name, server.index) for name in names for server in _servers(groups.get(name))]
         members = sorted(member.member_id for member in joined.members)
         return {

@@ -10,6 +10,7 @@ from pqbroker.broker.kafka.net.connections import Connections
 from pqbroker.broker.node.parts import Node
 from pqbroker.broker.services.cells.cell_owner import CellOwner
 from pqbroker.broker.services.leaders import Leaders
+from pqbroker.broker.services.logins.logins import Logins
 from pqbroker.broker.services.producer_ids import ProducerIds
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.serving.partition_server import PartitionServer
@@ -83,6 +84,7 @@ class SimulatedNode:
             leaders=Leaders(self._settings.node_id),
             turns=Turns(self._loop, self._loop.time),
             answers=AnswerBudget(self._settings.unsent_bytes_max, self._loop.time),
+            logins=Logins(self._loop, lambda: owner.current.scheme, lambda: self._settings, self.clock),
             connections=Connections(self._loop, metrics, lambda: 0),
         )
         self._owner = owner

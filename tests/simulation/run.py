@@ -17,6 +17,7 @@ from tests.simulation.inline_workers import inline_workers
 from tests.simulation.ledger import Violation, expect
 from tests.simulation.loop import Stuck, VirtualLoop
 from tests.simulation.member import SimulatedMember
+from tests.simulation.producing import SimulatedProducing
 from tests.simulation.sorted_table import SimulatedSortedTable
 from tests.simulation.table import SimulatedTable
 from tests.simulation.verify import verify, verify_nothing_left, verify_prefix
@@ -105,6 +106,8 @@ async def _live(world: World, chaos: Chaos) -> None:
                 clients.create_task(SimulatedTable(world).run())
             if world.compacted_story is not None:
                 clients.create_task(SimulatedCompactedTopic(world, world.compacted_story).run())
+            if world.producing_story is not None:
+                clients.create_task(SimulatedProducing(world, world.producing_story).run())
             if world.sorted_story is not None:
                 clients.create_task(SimulatedSortedTable(world, world.sorted_story).run())
             for group in GROUPS:

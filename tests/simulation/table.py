@@ -119,6 +119,8 @@ class SimulatedTable:
             await asyncio.sleep(BACK_OFF_S)
 
     async def _is_at_rest(self) -> bool:
+        if not (self._world.node.is_up and self._world.node.owner.is_open):
+            return False  # an unmount whose answer was lost shows in the next opening
         topic = self._found()
         if topic is None:
             return self._book is None

@@ -1,4 +1,4 @@
-"""300 seeds and 600 crash points. More of them: python -m tests.simulation --help"""
+"""300 seeds and 700 crash points. More of them: python -m tests.simulation --help"""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 from pqbroker.pq.log import producers
 from pqbroker.pq.log.producers import Producer
-from tests.simulation.crash_points import compacted_points, crash_points, second_cell_points
+from tests.simulation.crash_points import compacted_points, crash_points, producing_points, second_cell_points
 from tests.simulation.run import SimulationFailed, run
 
 SEEDS = 300
@@ -16,6 +16,7 @@ SEEDS_A_TEST = 25
 CRASH_POINTS = 300
 SECOND_CELL_POINTS = 100
 COMPACTED_POINTS = 200
+PRODUCING_POINTS = 100
 SLOW_S = 400
 """Ten times what it takes where nothing else runs."""
 
@@ -53,6 +54,13 @@ def test_a_loss_of_the_second_cell_at_any_commit_tears_no_transaction() -> None:
 def test_a_loss_at_any_commit_beside_a_cleaner_that_always_runs_costs_no_key() -> None:
     outcomes = [one() for one in compacted_points(0, COMPACTED_POINTS)]
     assert len(outcomes) == COMPACTED_POINTS
+
+
+@pytest.mark.spec("4.39", "4.40")
+@pytest.mark.timeout(SLOW_S)
+def test_a_loss_at_any_commit_tears_no_kafka_transaction() -> None:
+    outcomes = [one() for one in producing_points(0, PRODUCING_POINTS)]
+    assert len(outcomes) == PRODUCING_POINTS
 
 
 def test_a_seed_tells_the_same_story_every_time_and_everywhere() -> None:

@@ -42,6 +42,8 @@ async def verify(world: World, *, is_fresh: bool) -> None:
             await world.transaction_story.verify()
     if world.compacted_story is not None:
         await world.compacted_story.verify()
+    if world.producing_story is not None:
+        await world.producing_story.verify()
     await verify_store(world, is_fresh=is_fresh)
 
 

@@ -13,6 +13,7 @@ from pqbroker.storage.tablets.scheme_state import TopicRecord
 from tests.simulation.compacted_story import CompactedStory, cleaning
 from tests.simulation.ledger import GroupBook, TopicBook, expect
 from tests.simulation.node import SimulatedNode
+from tests.simulation.producing_story import ProducingStory
 from tests.simulation.sorted_story import SortedStory
 from tests.simulation.transaction_story import TransactionStory
 
@@ -23,6 +24,8 @@ TABLE_SHARE = 0.4
 SORTED_SHARE = 0.4
 COMPACTED_SHARE = 0.4
 """Share of the runs with a compacted topic."""
+PRODUCING_SHARE = 0.4
+"""Share of the runs with Kafka transactions."""
 TRANSACTIONS_SHARE = 0.7
 """Share of the runs with a sorted table; they have a second cell too."""
 HAS_ROOM = 0.7
@@ -51,6 +54,8 @@ class World:
             self.transaction_story = TransactionStory(self.sorted_story)
             self.has_cells = True
         self.compacted_story = CompactedStory(self.node) if not forgettable and has_compacted(seed) else None
+        has_producing = not forgettable and has_kafka_transactions(seed)
+        self.producing_story = ProducingStory(self.node, self.producer_id) if has_producing else None
         self._worker_kills = self.chance("worker kills")
         self.topics: dict[bytes, TopicBook] = {}
         self.groups = {name: GroupBook(name) for name in GROUPS}
@@ -115,6 +120,11 @@ def has_sorted(seed: int) -> bool:
 def has_compacted(seed: int) -> bool:
     """Return True if a run has a compacted topic, unless its store forgets."""
     return _chance(seed, "has compacted topic").random() < COMPACTED_SHARE
+
+
+def has_kafka_transactions(seed: int) -> bool:
+    """Return True if a run has Kafka transactions, unless its store forgets."""
+    return _chance(seed, "has Kafka transactions").random() < PRODUCING_SHARE
 
 
 def has_transactions(seed: int) -> bool:

@@ -6,6 +6,7 @@ Nothing of the broker is imported but its codec: what it is asked are bytes.
 import os
 import re
 import socket
+import ssl
 import struct
 import tempfile
 import threading
@@ -48,11 +49,15 @@ _SAMPLE = re.compile(r"^pqbroker_(\w+)(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
 class Caller:
     """One blocking connection. ConnectionError, TimeoutError (both OSError) when the broker does not answer."""
 
-    def __init__(self, address: str, timeout_s: float = 60.0, source: str | None = None) -> None:
-        """`source`: the address to come from."""
+    def __init__(
+        self, address: str, timeout_s: float = 60.0, source: str | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
+        """`source`: the address to come from. `tls`: the connection is encrypted."""
         host, _, port = address.rpartition(":")
         come_from = (source, 0) if source else None
         self.socket = socket.create_connection((host, int(port)), timeout=timeout_s, source_address=come_from)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
 
     def __enter__(self) -> Self:
         return self
@@ -129,8 +134,8 @@ class Ticker:
 class Witness:
     """Another client: asks for one topic and writes one record, again and again, and notes the slowest answer."""
 
-    def __init__(self, address: str) -> None:
-        self._caller = Caller(address)
+    def __init__(self, address: str, tls: ssl.SSLContext | None) -> None:
+        self._caller = Caller(address, tls=tls)
         self._caller.ask(create_request(WITNESS_TOPIC, 1, KEPT))
         self._is_over = threading.Event()
         self._ticker = Ticker()
@@ -187,12 +192,14 @@ class Seen:
 class Attacked:
     """The broker, its other client, and what was seen."""
 
-    def __init__(self, running: Broker) -> None:
+    def __init__(self, running: Broker, *, tls: bool = False) -> None:
         self.broker = running
-        self.witness = Witness(running.kafka)
+        self.tls = running.tls.context() if tls else None
+        """Of clients; None: the broker is plain."""
+        self.witness = Witness(running.kafka, self.tls)
 
-    def connect(self, timeout_s: float = 60.0) -> Caller:
-        return Caller(self.broker.kafka, timeout_s)
+    def connect(self, timeout_s: float = 60.0, source: str | None = None) -> Caller:
+        return Caller(self.broker.kafka, timeout_s, source, self.tls)
 
     def create(self, topic: str, partitions: int) -> None:
         with self.connect() as caller:
@@ -252,7 +259,7 @@ class Attacked:
         self.witness.stop()
         self.broker.kill()
         self.broker.start()
-        with Wire(self.broker.kafka) as wire:
+        with Wire(self.broker.kafka, tls=self.tls) as wire:
             stored = sum(header.record_count for header, _ in wire.log(WITNESS_TOPIC, 0))
         assert stored >= self.witness.acknowledged > 0
         self.check_log()
@@ -270,16 +277,18 @@ def attacked(
     *,
     turn_s_max: float = TURN_S_MAX,
     pass_s_max: float = TURN_EVER_S_MAX,
+    tls: bool = False,
 ) -> Iterator[Attacked]:
-    """A fresh broker to attack; at the end all must hold that is said above, and its directory must start.
+    """A fresh broker to attack, under TLS or plain; at the end all must hold that is said above, and its directory must
+    start.
 
     Its data lies in memory where the system has a file system there: how long a disk takes to sync is not asked here.
     """
     with (
         tempfile.TemporaryDirectory(prefix="pqbroker-", dir=_MEMORY if _MEMORY.is_dir() else None) as scratch,
-        broker(Path(scratch, "data"), {**SETTINGS, **(settings or {})}) as running,
+        broker(Path(scratch, "data"), {**SETTINGS, **(settings or {})}, tls=tls) as running,
     ):
-        node = Attacked(running)
+        node = Attacked(running, tls=tls)
         try:
             yield node
             print(node.check(turn_s_max=turn_s_max, pass_s_max=pass_s_max))

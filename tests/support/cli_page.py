@@ -14,12 +14,14 @@ _HEAD = """\
 
 This page is written from the commands (`python -m tests.support.cli_page`); a test compares them.
 
-`pqbroker serve` is the broker. All else is a client, but for `doctor`, `restore` and `crashtest`: it speaks Kafka's
-protocol with any broker, ours or Apache Kafka, the one at `127.0.0.1:9092` unless `--broker HOST:PORT` or the
-environment's `PQBROKER_BROKER` names another. Several are named with commas between them; the port is 9092 unless
-given. A command that needs what a broker does not serve says so. `pqbroker tablet`, `table`, `transaction`, `cell`,
-`bundle`, `sql`, `backup`, `topic clean` and `cluster connections` are for brokers of ours alone: they ask the HTTP
-address, `127.0.0.1:8092` unless `--http HOST:PORT` or `PQBROKER_HTTP` names another.
+`pqbroker serve` is the broker. All else is a client, but for `doctor`, `restore`, `crashtest` and `certificate`: it
+speaks Kafka's protocol with any broker, ours or Apache Kafka, the one at `127.0.0.1:9092` unless `--broker HOST:PORT`
+or the environment's `PQBROKER_BROKER` names another. Several are named with commas between them; the port is 9092
+unless given. A command that needs what a broker does not serve says so. `pqbroker tablet`, `table`, `queue`,
+`transaction`, `features`, `cell`, `bundle`, `sql`, `backup`, `topic clean`, `acl needs` and `cluster connections` are
+for brokers of ours alone: they ask the HTTP address, which the broker that `PQBROKER_BROKER` names tells them
+(`pqbroker.advertised.http`). `--http HOST:PORT` or `PQBROKER_HTTP` names it, and has to be of the same cluster; without
+any of these it is `127.0.0.1:8092`. A password is sent to hosts alone that you have named.
 
 - `pqbroker`, `pqbroker topic` and the like without more list their commands; `--help` explains one.
 - `--json` prints objects with the keys below, one a line; else there are tables for people. `NO_COLOR` turns their
@@ -34,6 +36,8 @@ address, `127.0.0.1:8092` unless `--http HOST:PORT` or `PQBROKER_HTTP` names ano
 - A record in JSON has keys, values and headers as text where they are UTF-8, else as `{"base64": "..."}`; HTTP has the
   same form. `pqbroker consume --json A | pqbroker produce --json B` copies records exactly, with headers, nulls and
   timestamps, into the partitions of the same number. `produce` also takes `{"json": ...}` for a JSON document.
+- `--command-config FILE` or `PQBROKER_COMMAND_CONFIG` says how a connection is secured, as Kafka's `client.properties`
+  does; `--http https://HOST:PORT` is encrypted by the same certificates. See [security.md](security.md).
 - What destroys asks first; `--yes` is for scripts.
 - `pqbroker completion bash` (`zsh`, `fish`) prints what makes your shell complete commands, options, topics and groups.
 
@@ -49,8 +53,8 @@ _TRANSACTIONAL_ID = (
     "name, state, producer_id, producer_epoch, timeout_ms, started, changed, partition_count, groups"
 )
 _TRANSACTION = (
-    "transaction, state, principal, start_timestamp, started, timeout_ms, expires, cause, commit_timestamp; times in "
-    "milliseconds since 1970"
+    "transaction, state, principal, start_timestamp, started, timeout_ms, expires, cause, commit_timestamp, "
+    "transactional_id; times in milliseconds since 1970"
 )
 _UNFINISHED = (
     "transaction, what, participant (table, tablet_index, tablet_id, cell), home, since, waits_for, rows, bytes"
@@ -65,8 +69,16 @@ KEYS = {
     "table pause-materialization": "as `table materialize`",
     "table resume-materialization": "as `table materialize`",
     "table drop-materialization": "table, dropped",
+    "user add": "user, added",
+    "user password": "user, changed",
+    "user list": "user, mechanisms (iterations by mechanism)",
+    "user remove": "user, removed",
+    "certificate": "file",
+    "token create": "id, user, note, created, expires, token",
+    "token list": "id, user, note, created, expires",
+    "token revoke": "id, revoked",
     "topic create": "topic, partitions",
-    "topic list": "topic, partitions, replicas",
+    "topic list": "topic, partitions, replicas, records, bytes",
     "topic describe": (
         "topic, partitions (partition, leader, leader_epoch, replicas, in_sync, start, end, records), configs"
     ),
@@ -93,16 +105,26 @@ KEYS = {
     ),
     "group reset": "group, dry_run, offsets (topic, partition, before, offset)",
     "group delete": "group, deleted",
+    "acl add": "permission, principal, operation, kind, name, pattern, host",
+    "acl list": "those of `acl add`",
+    "acl remove": "those of `acl add`",
+    "quota list": "entity (user, client-id, ip), quotas (name: value)",
+    "quota set": "those of `quota list`",
+    "quota remove": "those of `quota list`, each value null",
+    "acl needs": "apis (request, needs), routes (request, needs)",
     "cluster info": "cluster, nodes (node, host, port, rack, controller), topics, partitions",
-    "cluster health": "healthy, partitions, offline, behind",
+    "cluster health": (
+        "healthy, partitions, offline, behind, status, conditions (kind, severity, place, since, affects, cause, cure)"
+    ),
     "cluster settings": "node, settings (name: value, source)",
     "cluster connections": (
         "id, client_id, address, listener, principal, apis, bytes_in, bytes_out, idle_ms, requests"
     ),
     "top": (
         "topics (topic, partitions, records, size, records_per_s, bytes_per_s), "
-        "groups (group, state, members, lag, read_per_s); with --http passes (topic, partition, reason, begun_ms, "
-        "bytes_read, bytes_written, bytes_read_per_s)"
+        "groups (group, state, members, lag, read_per_s); of a pqbroker that is reached over HTTP passes (topic, "
+        "partition, reason, begun_ms, bytes_read, bytes_written, bytes_read_per_s), status, conditions as in "
+        "`cluster health`"
     ),
     "tablet list": "id, type, owner, topic, state, generation, cell, partition_count",
     "tablet show": (
@@ -142,6 +164,20 @@ KEYS = {
     ),
     "table compact": "path, forced_compaction_revision, estimate",
     "table explain-compaction": "name, path, state, task_count, tasks, balance, left_out, rests, node_tasks",
+    "queue list": "name, path, tablet_count, is_table, consumers (consumer, vital), auto_trim_config",
+    "queue describe": (
+        "those of list, places (by consumer: tablet_index, offset, first_row_index, end_row_index, disposition, "
+        "unread_row_count, committed)"
+    ),
+    "queue register": "those of list",
+    "queue unregister": "queue, consumer, registered",
+    "queue pull": "$tablet_index, $row_index, and the columns; of a topic without a schema those of its records",
+    "queue advance": "consumer, tablet_index, old_offset, new_offset",
+    "queue auto-trim": "those of list",
+    "queue sessions": "producer, session, epoch, sequence_number, user_meta, written",
+    "queue take-session": "those of sessions",
+    "queue end-session": "queue, producer, session, ended",
+    "queue push": "rows, skipped, last_sequence_number",
     "transaction list": f"{_TRANSACTION}; with --unfinished {_UNFINISHED}; with --resolved {_RESOLVED}; "
     f"with --kafka {_TRANSACTIONAL_ID}",
     "transaction describe": "as `transaction list`; with --kafka also topics (topic, partitions), "
@@ -151,6 +187,9 @@ KEYS = {
         "participants (participant, since, bytes), left"
     ),
     "transaction abort": "transaction, aborted",
+    "features list": "name, least, greatest, level",
+    "features upgrade": "those of list",
+    "features downgrade": "those of list",
     "cell list": "id, bundle, health, generation, tablets, cause",
     "cell create": "those of list",
     "cell remove": "cell, removed",
@@ -169,16 +208,16 @@ KEYS = {
     "doctor": (
         "directory, healthy, checked (kind: count), damages, harmless, findings (weight, check, where, what, cure)"
     ),
-    "crashtest": "seed, kills, records, transfers",
+    "crashtest": "seed, kills, records, transfers, commits",
 }
 """The tests of each command compare them with what it prints."""
-FAMILIES_OVER_HTTP = ("tablet ", "table ", "transaction ", "cell ", "bundle ")
-OVER_HTTP = {"sql", "get", "list", "exists", "set", "backup", "cluster connections", "topic clean"}
+FAMILIES_OVER_HTTP = ("tablet ", "table ", "queue ", "transaction ", "features ", "cell ", "bundle ")
+OVER_HTTP = {"sql", "get", "list", "exists", "set", "backup", "cluster connections", "topic clean", "acl needs"}
 """Commands beside these families that ask the HTTP address of a broker of ours."""
-OVER_BOTH = {"top"}
+OVER_BOTH = {"acl remove", "cluster health", "top"}
 """Commands that ask a broker's Kafka address, and that over HTTP where one is given."""
-WITHOUT_BROKER = {"completion", "doctor", "crashtest", "restore"}
-"""Commands that ask no broker: they print a script, read a directory, or start their own."""
+WITHOUT_BROKER = {"certificate", "completion", "doctor", "crashtest", "restore"}
+"""Commands that ask no broker: they print a script, write files, read a directory, or start their own."""
 
 
 def commands() -> dict[str, Command]:

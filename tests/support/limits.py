@@ -59,6 +59,138 @@ LIMITS = (
         beside="broker/kafka/handlers/test_transactional_producers.py::"
         "test_ids_of_one_address_leave_room_for_those_of_another",
     ),
+    # Logins
+    Limit(
+        "bytes of a request before its client has logged in", ("sasl.server.max.receive.size",), _CLOSES,
+        "broker/kafka/net/test_logins.py::test_a_frame_before_a_login_is_limited", share=Share.REQUEST,
+    ),
+    Limit(
+        "bytes of all requests whose clients have not logged in", ("pqbroker.login.bytes.max",),
+        f"{_PAUSES}, on connections before a login",
+        "broker/kafka/net/test_logins.py::test_requests_before_logins_have_a_budget_of_their_own", share=Share.ADDRESS,
+        beside="broker/kafka/net/test_logins.py::test_another_address_logs_in_beside_one_that_fills_the_budget",
+    ),
+    Limit(
+        "time until a client logs in", ("pqbroker.login.timeout.ms",), _CLOSES,
+        "broker/kafka/net/test_logins.py::test_a_client_that_does_not_log_in_is_disconnected", share=Share.REQUEST,
+    ),
+    Limit(
+        "time until a client logs in again", ("connections.max.reauth.ms",), _CLOSES,
+        "broker/kafka/net/test_logins.py::test_a_session_ends_unless_the_client_logs_in_again", share=Share.REQUEST,
+    ),
+    Limit(
+        "passwords that wait for their check", ("pqbroker.login.checks.max",), f"{_CLOSES} without an error",
+        "broker/services/logins/test_password_checks.py::test_one_more_than_may_wait_is_refused", share=Share.ADDRESS,
+        beside="broker/services/logins/test_password_checks.py::test_one_key_leaves_room_for_another",
+    ),
+    Limit(
+        "passwords that were right and are remembered", ("broker/services/logins/logins.py:VERIFIED_MAX",),
+        "the first one is computed again",
+        "broker/services/logins/test_logins.py::"
+        "test_passwords_that_were_right_are_remembered_as_many_as_their_limit",
+    ),
+    Limit(
+        "users", ("pqbroker.users.max",), "POLICY_VIOLATION",
+        "broker/kafka/handlers/test_user_credentials.py::test_users_are_as_many_as_pqbroker_users_max",
+    ),
+    Limit(
+        "browsers logged in to the console", ("pqbroker.console.logins.max", "pqbroker.console.login.ms"),
+        "the first to log in must do so again",
+        "broker/web/test_logins.py::test_logins_of_the_console_are_as_many_as_their_limit_and_end_in_time",
+    ),
+    Limit(
+        "tokens", ("pqbroker.tokens.max",), "POLICY_VIOLATION",
+        "broker/web/test_users.py::test_tokens_are_as_many_as_pqbroker_tokens_max",
+    ),
+    Limit(
+        "bytes of the note of a token", ("broker/services/logins/tokens.py:NOTE_BYTES_MAX",), "INVALID_REQUEST",
+        "broker/web/test_users.py::test_a_token_that_is_none_is_refused", share=Share.REQUEST,
+    ),
+    Limit(
+        "bytes of a password over HTTP", ("security/passwords.py:PASSWORD_BYTES_MAX",), "INVALID_REQUEST",
+        "broker/web/test_users.py::test_a_user_that_is_none_is_refused", share=Share.REQUEST,
+    ),
+    Limit(
+        "bytes of a user's name", ("pqbroker.user.name.bytes.max",), "UNACCEPTABLE_CREDENTIAL",
+        "broker/kafka/handlers/test_user_credentials.py::test_one_users_refusal_is_no_others", share=Share.REQUEST,
+    ),
+    Limit(
+        "bytes of the salt of a credential", ("broker/services/logins/users.py:SALT_BYTES_MAX",),
+        "UNACCEPTABLE_CREDENTIAL",
+        "broker/kafka/handlers/test_user_credentials.py::test_one_users_refusal_is_no_others", share=Share.REQUEST,
+    ),
+    # Connections that come
+    Limit(
+        "TLS handshakes under way", ("pqbroker.handshakes.max", "pqbroker.handshake.timeout.ms"),
+        "the oldest one of the address with most is cut",
+        "broker/node/test_tls.py::test_handshakes_of_one_address_give_way_to_its_own",
+        share=Share.ADDRESS,
+        beside="broker/node/test_tls.py::test_handshakes_of_one_address_leave_room_for_another",
+    ),
+    Limit(
+        "time of a TLS handshake", ("pqbroker.handshake.timeout.ms",), _CLOSES,
+        "broker/node/test_tls.py::test_handshakes_that_are_never_finished_are_cut", share=Share.REQUEST,
+    ),
+    Limit(
+        "bytes of a TLS handshake", ("broker/ground/tls/tls_connection.py:_HANDSHAKE_BYTES_MAX",), _CLOSES,
+        "broker/node/test_tls.py::test_a_handshake_of_too_many_bytes_is_cut", share=Share.REQUEST,
+    ),
+    # Access rules
+    Limit(
+        "access rules", ("pqbroker.acls.max",), "POLICY_VIOLATION",
+        "broker/kafka/handlers/test_acls.py::test_there_are_so_many_rules_at_most",
+    ),
+    Limit(
+        "bytes of the texts of an access rule", ("pqbroker.acl.bytes.max",), "INVALID_REQUEST",
+        "broker/kafka/handlers/test_acls.py::"
+        "test_a_rule_that_says_nothing_is_refused_and_others_beside_it_are_made",
+    ),
+    Limit(
+        "decisions by access rules that are kept", ("pqbroker.access.decisions.max",), "all are forgotten",
+        "broker/services/access/test_rule_index.py::test_a_decision_is_kept_until_a_rule_changes_and_so_many_at_most",
+    ),
+    # Queues
+    Limit(
+        "consumers registered with a queue", ("pqbroker.queue.consumers.max",), "TOO_MANY_CONSUMERS",
+        "broker/web/test_queues.py::test_a_queue_has_as_many_consumers_as_its_limit",
+    ),
+    Limit(
+        "bytes of the document that a queue's producer keeps with its session",
+        ("pqbroker.queue.session.meta.bytes.max",), "INVALID_SESSION",
+        "broker/web/test_queues.py::test_a_sessions_document_is_bounded",
+    ),
+    # Audit log
+    Limit(
+        "bytes of the audit log", ("pqbroker.audit.file.bytes.max", "pqbroker.audit.files.max"), "the oldest file goes",
+        "broker/ground/test_audit.py::test_files_are_renamed_when_they_are_full_and_the_oldest_goes",
+    ),
+    Limit(
+        "lines of the audit log a second", ("pqbroker.audit.lines.per.second",), "they are counted, in one line",
+        "broker/ground/test_audit.py::test_lines_that_come_too_fast_are_counted_and_others_have_their_share",
+    ),
+    Limit(
+        "lines of the audit log that wait for the disk", ("broker/ground/audit.py:WAITING_LINES_MAX",),
+        "they are lost and counted",
+        "broker/ground/test_audit.py::test_lines_for_which_the_disk_has_no_room_are_counted",
+    ),
+    # Quotas of clients
+    Limit(
+        "users, client ids and addresses with quotas", ("pqbroker.quotas.max",), "POLICY_VIOLATION",
+        "broker/kafka/handlers/test_client_quotas.py::test_so_many_entities_have_quotas_at_most",
+    ),
+    Limit(
+        "bytes of the names of an entity with quotas", ("pqbroker.quota.name.bytes.max",), "INVALID_REQUEST",
+        "broker/kafka/handlers/test_client_quotas.py::test_a_quota_that_is_none_is_refused",
+    ),
+    Limit(
+        "clients whose use of quotas is kept", ("pqbroker.quota.clients.max",), "that of another is forgotten",
+        "broker/services/quotas/test_client_use.py::test_the_use_of_so_many_clients_is_kept_at_most",
+    ),
+    Limit(
+        "features in a request that sets levels", ("broker/services/features/levels.py:UPDATES_MAX",),
+        "INVALID_REQUEST",
+        "broker/web/test_features.py::test_a_request_names_no_more_features_than_its_limit", share=Share.REQUEST,
+    ),
     # Requests
     Limit(
         "bytes of a request", ("socket.request.max.bytes",), _CLOSES,
@@ -128,6 +260,30 @@ LIMITS = (
         "time that a request of a group may wait", ("group.max.session.timeout.ms",), "INVALID_SESSION_TIMEOUT",
         "broker/services/coordination/classic/test_joining.py::test_a_session_timeout_outside_the_limits_is_refused",
         share=Share.REQUEST,
+    ),
+    Limit(
+        "times that a group of the consumer protocol is set to",
+        (
+            "group.consumer.max.session.timeout.ms", "group.consumer.max.heartbeat.interval.ms",
+            "group.consumer.max.assignment.interval.ms",
+        ),
+        "INVALID_CONFIG", "conf/test_group_times.py::test_a_time_is_set_within_the_bounds_of_the_node",
+        share=Share.REQUEST,
+    ),
+    Limit(
+        "length of a regular expression by which a member subscribes",
+        (
+            "pqbroker.group.expression.characters.max",
+            "broker/services/coordination/expression_engine.py:EXPRESSION_BYTES_MAX",
+        ),
+        "INVALID_REGULAR_EXPRESSION",
+        "broker/services/coordination/test_topic_expressions.py::test_an_expression_that_is_too_long_or_large_is_refused",
+        share=Share.REQUEST,
+    ),
+    Limit(
+        "compiled regular expressions that are kept",
+        ("broker/services/coordination/topic_expressions.py:KEPT_EXPRESSIONS_MAX",), "the oldest is compiled again",
+        "broker/services/coordination/test_topic_expressions.py::test_the_last_few_compiled_expressions_are_kept",
     ),
     Limit(
         "lines of log", ("broker/ground/seldom_log.py:SECONDS_BETWEEN",), "one a second of each text, with a count",
@@ -467,6 +623,10 @@ LIMITS = (
     Limit(
         "members of a group, ids given out among them", ("group.max.size",), _FULL,
         "broker/kafka/net/test_limits.py::test_members_of_a_group",
+    ),
+    Limit(
+        "members of a group of the consumer protocol", ("group.consumer.max.size",), _FULL,
+        "broker/services/coordination/modern/test_handlers.py::test_a_group_takes_as_many_members_as_are_allowed",
     ),
     Limit(
         "bytes of a member: subscription, ids", ("pqbroker.member.metadata.bytes.max",), _FULL,

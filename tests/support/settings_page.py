@@ -25,6 +25,9 @@ A node's settings come from, the first one that names a setting wins:
 3. the file given with `--config`, in the form of Kafka's `.properties`;
 4. the default.
 
+A setting of listeners (`ssl.`, `sasl.`) may be given for one of them: `listener.name.NAME.` stands before it, with the
+listener's name in small letters. It wins over the one of all listeners.
+
 An unknown name or a value out of range stops the start with the place it stands at. So does a setting of Kafka's that
 promises protection (keys, users, mechanisms: "Refused" below lists them), as nothing would be protected by it.
 

@@ -1,13 +1,15 @@
 """Programs that copy a topic into another one in transactions: python -m tests.support.transforms LIBRARY ADDRESS …
 
 Each transaction holds the records of one poll and the offsets behind them; every third one is aborted and done again. A
-producer that was fenced, or has met an error for good, is replaced by a new one. `Transform.java` is the same in Java.
+producer that was fenced, or has met an error for good, is replaced by a new one. `Transform.java` is the same in Java,
+`transform.go` with franz-go.
 Arguments behind the library and the address: source, target, group, transactional id, number of records of the source.
 """
 
 import asyncio
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,14 +21,22 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
+from tests.support.drivers.franz_go_driver import built
 from tests.support.java import program
 from tests.support.java.program import NEWER, OLDER
 
 RECORDS_A_POLL = 20
 ABORTED_EVERY = 3
 TIMEOUT_S = 20
+WITHOUT_BROKER_S = 0.2
+"""Time between tries of a program that has failed."""
 SESSION_MS = 6_000
 """Time after which the partitions of a program that was killed go to its successor."""
+
+
+_LIBRDKAFKA = {"log_level": 0, "metadata.recovery.strategy": "none"}
+"""With its default, `rebootstrap`, librdkafka 2.15 may wait for ever in send_offsets_to_transaction with a timeout: its
+cache of coordinators gives it a handle of the only broker, which it gave up when that was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +56,15 @@ def copy_with_confluent(task: Task) -> None:
         {
             "bootstrap.servers": task.address, "group.id": task.group, "auto.offset.reset": "earliest",
             "enable.auto.commit": False, "isolation.level": "read_committed", "reconnect.backoff.max.ms": 200,
-            "session.timeout.ms": SESSION_MS,
+            "session.timeout.ms": SESSION_MS, **_LIBRDKAFKA,
         }
     )  # fmt: skip
     producer = Producer(
-        {"bootstrap.servers": task.address, "transactional.id": task.transactional_id, "reconnect.backoff.max.ms": 200}
-    )
+        {
+            "bootstrap.servers": task.address, "transactional.id": task.transactional_id,
+            "reconnect.backoff.max.ms": 200, **_LIBRDKAFKA,
+        }
+    )  # fmt: skip
     try:
         producer.init_transactions(TIMEOUT_S)
         consumer.subscribe([task.source])
@@ -150,8 +163,8 @@ async def _copy_with_aiokafka(task: Task) -> None:
             else:
                 await producer.flush()
                 await producer.abort_transaction()
-                for place, offset in known.items():
-                    consumer.seek(place, offset)
+                for place, records in polled.items():  # what it knows as committed may lie before that: it asks for
+                    consumer.seek(place, records[0].offset)  # no stable offsets (KIP-447)
     finally:
         await producer.stop()
         await consumer.stop()
@@ -169,7 +182,8 @@ COPIES: dict[str, Callable[[Task], None]] = {
     "aiokafka": copy_with_aiokafka, "confluent-kafka": copy_with_confluent, "kafka-python": copy_with_kafka_python,
 }  # fmt: skip
 JAVA = {f"Java kafka-clients {version}": version for version in (OLDER, NEWER)}
-LIBRARIES = (*COPIES, *JAVA)
+FRANZ_GO = "franz-go"
+LIBRARIES = (*COPIES, *JAVA, FRANZ_GO)
 _FAILURES = (AiokafkaError, KafkaException, KafkaError, TimeoutError, AssertionError)
 
 
@@ -178,7 +192,10 @@ def start(library: str, task: Task) -> "subprocess.Popen[str]":
     words = [task.address, task.source, task.target, task.group, task.transactional_id, str(task.total)]
     if library in JAVA:
         return program.start("Transform", words, JAVA[library])
-    command = [sys.executable, "-m", __name__, library, *words]
+    if library == FRANZ_GO:
+        command = [str(built()), "transform", *words]
+    else:
+        command = [sys.executable, "-m", __name__, library, *words]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
@@ -190,6 +207,7 @@ def main(library: str, address: str, *words: str) -> None:
             COPIES[library](task)
         except _FAILURES as failed:
             print(f"begins again: {type(failed).__name__}: {failed}", file=sys.stderr)
+            time.sleep(WITHOUT_BROKER_S)
         else:
             print("done")
             return

@@ -4,6 +4,7 @@ Only what the suites look at: Fetch v4 and ListOffsets v1, for one partition, an
 """
 
 import socket
+import ssl
 import struct
 from collections.abc import Iterator
 from types import TracebackType
@@ -66,9 +67,11 @@ class Fetched(NamedTuple):
 class Wire:
     """One blocking connection; a context manager. Errors of the socket pass through."""
 
-    def __init__(self, address: str, timeout_s: float = _TIMEOUT_S) -> None:
+    def __init__(self, address: str, timeout_s: float = _TIMEOUT_S, tls: ssl.SSLContext | None = None) -> None:
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         self._correlation_id = 0
 
     def __enter__(self) -> Self:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pqbroker import __version__
-from pqbroker.broker.ground.listeners import AddressError, parse_address, parse_listeners
+from pqbroker.broker.ground.listeners import HTTP_NAME, AddressError, Listener, parse_address, parse_listeners
 from pqbroker.broker.node.locations import Locations, Options, choose_locations
 from pqbroker.conf.declare import ConfigError
 from pqbroker.conf.load import read_texts
@@ -42,7 +42,38 @@ def test_a_server_properties_of_kafka_takes_effect(tmp_path: Path) -> None:
         "controller.listener.names=CONTROLLER\nlog.dirs=/tmp/logs\n"
     )
     found = choose_locations(NOTHING, {}, read_texts(file, ENVIRONMENT))
-    assert found == Locations(parse_listeners("0.0.0.0:9092"), parse_address("127.0.0.1:8092"), "/tmp/logs")
+    http = Listener(HTTP_NAME, parse_address("127.0.0.1:8092"))
+    assert found == Locations(parse_listeners("0.0.0.0:9092"), http, "/tmp/logs")
+
+
+def test_the_map_gives_listeners_their_protocols(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    text = "listeners=INSIDE://:9092,OUTSIDE://:9093,SSL://:9094\nlistener.security.protocol.map="
+    file.write_text(text + "INSIDE:PLAINTEXT,outside:ssl,SSL:SASL_SSL,CONTROLLER:SSL\n")
+    found = choose_locations(NOTHING, {}, read_texts(file, {})).kafka
+    assert [each.protocol.value for each in found] == ["PLAINTEXT", "SSL", "SASL_SSL"]
+    file.write_text(text + "INSIDE:PLAINTEXT\n")
+    with pytest.raises(AddressError, match="map has no protocol for the listener OUTSIDE; add OUTSIDE:SSL"):
+        choose_locations(NOTHING, {}, read_texts(file, {}))
+    for wrong in ("INSIDE", "INSIDE:TLS", "A:SSL,a:SSL"):
+        file.write_text(text + wrong + "\n")
+        with pytest.raises(ConfigError, match=r"server\.properties:2: listener\.security\.protocol\.map is"):
+            read_texts(file, {})
+
+
+def test_a_listener_without_a_map_is_what_its_name_says() -> None:
+    found = choose_locations(Options("SSL://127.0.0.1:1,OTHER://127.0.0.1:2", None, None), {}, {}).kafka
+    assert [each.protocol.value for each in found] == ["SSL", "PLAINTEXT"]
+
+
+def test_http_is_encrypted_by_its_scheme_or_a_setting() -> None:
+    encrypted = {"pqbroker.http.security.protocol": "SSL"}
+    assert str(choose_locations(Options(None, "https://127.0.0.1:1", None), {}, {}).http) == "https://127.0.0.1:1"
+    assert str(choose_locations(Options(None, "127.0.0.1:1", None), {}, encrypted).http) == "https://127.0.0.1:1"
+    assert str(choose_locations(Options(None, "http://127.0.0.1:1/", None), {}, encrypted).http) == "127.0.0.1:1"
+    assert str(choose_locations(NOTHING, {"PQBROKER_LISTEN_HTTP": "https://[::1]:1"}, {}).http) == "https://[::1]:1"
+    with pytest.raises(AddressError, match="begins with ftp://; give HOST:PORT, http:// or https:// before it"):
+        choose_locations(Options(None, "ftp://127.0.0.1:1", None), {}, {})
 
 
 def test_what_is_wrong_is_named_by_its_place(tmp_path: Path) -> None:

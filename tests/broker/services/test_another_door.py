@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from pqbroker.broker.ground.access import AclOperation, AclResource, Principal
+from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, Principal
 from pqbroker.broker.node.server import Server
 from pqbroker.conf.addresses import Address
 from pqbroker.conf.broker import BrokerSettings
@@ -60,7 +60,12 @@ async def test_refusals_are_typed(line: Line) -> None:
 class ReadersOnly:
     """Lets everybody read, and the user `line` nothing else."""
 
-    def allows(self, principal: Principal, operation: AclOperation, resource: AclResource) -> bool:
+    revision = 0
+
+    def allows(self, principal: Principal, host: str, operation: AclOperation, resource: AclResource) -> bool:
+        return principal.name != "line" or operation is AclOperation.DESCRIBE
+
+    def allows_any(self, principal: Principal, host: str, operation: AclOperation, kind: AclKind) -> bool:
         return principal.name != "line" or operation is AclOperation.DESCRIBE
 
 

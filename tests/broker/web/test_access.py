@@ -7,9 +7,12 @@ from typing import Any
 import aiohttp
 import pytest
 
-from pqbroker.broker.ground.access import AclOperation, AclResource, DirectCaller, Principal
+from pqbroker.broker.ground.access import CLUSTER, AclKind, AclOperation, AclResource, DirectCaller, Principal
+from pqbroker.broker.services.access.rule_access import RuleAccess
+from pqbroker.broker.services.access.rules import EVERY_USER, AclPattern, AclPermission, AclRule
 from pqbroker.broker.services.sorted_tables.making import NewSortedTable, create_sorted
 from pqbroker.broker.web.endpoints import start_http
+from pqbroker.broker.web.route_needs import needs_of
 from pqbroker.broker.web.routing.routes import Route
 from pqbroker.broker.web.served import ROUTES
 from pqbroker.conf.addresses import Address
@@ -18,19 +21,23 @@ from tests.broker.conftest import Node
 
 OPEN = {"/v1/openapi.json"}
 FILTERED = {
-    "/v1/groups", "/v1/materializations", "/v1/tables", "/v1/topics", "/v1/transactional-ids", "/v1/transactions",
+    "/v1/groups", "/v1/materializations", "/v1/queues", "/v1/tables", "/v1/tokens", "/v1/topics",
+    "/v1/transactional-ids",
+    "/v1/transactions",
 }  # fmt: skip
 """Lists, which leave out what the caller may not see."""
 OWN = "/v1/transactions"
 """Each is its user's own, and needs the rights on what it reads and writes alone: the test below."""
 NAMES = {
     "{cell}": "1", "{path}": "t/@a", "{name}": "t", "{tablet}": "1", "{partition}": "0", "{channel}": "0",
-    "{fault}": "1", "{transaction}": "0" * 32,
+    "{fault}": "1", "{transaction}": "0" * 32, "{consumer}": "c",
 }  # fmt: skip
 BODIES: dict[str, Any] = {
+    "/v1/acls": {"acls": [{"kind": "topic", "name": "t", "principal": "User:ann", "operation": "read"}]},
     "/v1/bundles": {"name": "b"},
     "/v1/topics": {"name": "u"},
     "/v1/groups/{name}/reset": {"topic": "t", "to": "end"},
+    "/v1/quotas": {"entity": {"user": "ann"}, "quotas": {"producer_byte_rate": 1}},
     "/v1/settings": {"settings": {"log.retention.ms": 1}},
     "/v1/topics/{name}/partitions": {"count": 2},
     "/v1/topics/{name}/configs": {"configs": {}},
@@ -52,6 +59,12 @@ BODIES: dict[str, Any] = {
     "/v1/tables/{name}/alter": {"schema": []},
     "/v1/tables/{name}/reshard": {"tablet_count": 1},
     "/v1/materializations": {"topic": "t", "table": "t"},
+    "/v1/features": {"levels": {}},
+    "/v1/queues/{name}": {"auto_trim_config": {}},
+    "/v1/queues/{name}/consumers": {"consumer": "c", "vital": True},
+    "/v1/queues/{name}/advance": {"consumer": "c", "tablet_index": 0, "new_offset": 0},
+    "/v1/queues/{name}/producer-sessions": {"producer": "p", "session": "s"},
+    "/v1/queues/{name}/push": {"producer": "p", "session": "s", "epoch": 0, "rows": [{}]},
     "/v1/sql": {"query": "SELECT key FROM t"},
     "/v1/transactions/{transaction}/commit": {"writes": []},
     "/v1/transactions/{transaction}/resolve": {"outcome": "abort"},
@@ -66,7 +79,12 @@ BODIES: dict[str, Any] = {
 class Nothing:
     """Allows nothing to anybody."""
 
-    def allows(self, principal: Principal, operation: AclOperation, resource: AclResource) -> bool:
+    revision = 0
+
+    def allows(self, principal: Principal, host: str, operation: AclOperation, resource: AclResource) -> bool:
+        return False
+
+    def allows_any(self, principal: Principal, host: str, operation: AclOperation, kind: AclKind) -> bool:
         return False
 
 
@@ -101,6 +119,7 @@ async def test_who_may_do_nothing_sees_and_changes_nothing(guarded: str, route: 
         document = await answer.json()
     if (route.method, route.path) in {("GET", path) for path in FILTERED}:
         name = route.path.removeprefix("/v1/").replace("-", "_")
+        assert document.pop("total", 0) == 0
         assert document | {"cell": "0"} == {"cell": "0", name: [], "next": None}
         return
     if route.path.startswith(OWN) and route.cluster is None:
@@ -129,7 +148,37 @@ async def test_who_may_do_nothing_commits_no_rows_and_aborts_no_transaction_of_o
                     assert (await answer.json())["error"]["code"].endswith("_AUTHORIZATION_FAILED")
 
 
-OF_TABLES = [route for route in ROUTES if route.path.startswith("/v1/tables/{name}") or route.path == "/v1/tree/{path}"]
+def allowing(route: Route) -> RuleAccess:
+    """Return access rules that allow everybody what the route's line in the table of rights says."""
+    access = RuleAccess((), allows_unruled=False, decisions_max=lambda: 1000)
+    for need in needs_of(route):
+        name = CLUSTER.name if need.kind is AclKind.CLUSTER else "*"
+        rule = AclRule(need.kind, AclPattern.LITERAL, name, EVERY_USER, "*", need.operation, AclPermission.ALLOW)
+        access.follow(rule, {})
+    return access
+
+
+@pytest.mark.parametrize("route", [each for each in ROUTES if not each.streams], ids=lambda each: each.summary)
+async def test_who_has_the_rights_of_its_line_is_not_refused(node: Node, route: Route) -> None:
+    await node.create_topic("t")
+    await create_sorted(DirectCaller(node.server.node), NewSortedTable("//s", COLUMNS))
+    close, address = await start_http(replace(node.server.node, access=allowing(route)), Address("127.0.0.1", 0))
+    body = None if route.body is None else BODIES.get(f"{route.method} {route.path}", BODIES.get(route.path, {}))
+    refused = []
+    async with aiohttp.ClientSession() as session:
+        for name in ("t", "s"):
+            path = path_of(route, NAMES | {"{name}": name, "{path}": f"{name}/@max_data_ttl"})
+            async with session.request(route.method, f"http://{address}{path}", json=body) as answer:
+                refused += [await answer.text()] if answer.status == 403 else []
+    await close()
+    assert [text for text in refused if "NO_TEST_BROKER" not in text] == []
+
+
+OF_TABLES = [
+    route
+    for route in ROUTES
+    if route.path.startswith(("/v1/tables/{name}", "/v1/queues/{name}")) or route.path == "/v1/tree/{path}"
+]
 
 
 @pytest.mark.parametrize("route", OF_TABLES, ids=lambda each: each.summary)
@@ -157,6 +206,13 @@ async def test_of_a_sorted_table_no_name_is_seen(guarded: str) -> None:
         for path, names in (("/v1/tree/?children=true", ["sys"]), ("/v1/tree/sys/tablets?children=true", [])):
             async with session.get(guarded + path) as answer:
                 assert (answer.status, await answer.json()) == (200, names)
+
+
+async def test_metrics_need_a_right_on_the_cluster_and_health_none(guarded: str) -> None:
+    async with aiohttp.ClientSession() as session:
+        for path, status in (("/metrics", 403), ("/health", 200), ("/ready", 200)):
+            async with session.get(guarded + path) as answer:
+                assert answer.status == status
 
 
 async def test_the_document_of_the_paths_is_open_to_all(guarded: str) -> None:

@@ -5,6 +5,11 @@ import pytest
 
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.protocol.codec import encoder
+from pqbroker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from pqbroker.protocol.messages.consumer_group_heartbeat import TopicPartitions as OwnedPartitions
 from pqbroker.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -66,14 +71,15 @@ async def test_a_group_is_described_with_members_offsets_and_lag(web: Web) -> No
     assert status == 200
     member = {
         "id": joined.member_id, "instance_id": "one", "client_id": "test", "host": "127.0.0.1",
-        "assignment": [{"topic": "t", "partitions": [0, 2]}],
+        "assignment": [{"topic": "t", "partitions": [0, 2]}], "reconciliation": None, "subscription": None,
     }  # fmt: skip
     facts = {
-        "name": "g", "state": "Stable", "protocol_type": "consumer", "member_count": 1, "topics": ["t"], "lag": 2,
+        "name": "g", "type": "classic", "state": "Stable", "protocol_type": "consumer", "member_count": 1,
+        "topics": ["t"], "lag": 2,
     }  # fmt: skip
     told = {"topic": "t", "metadata": "x", "commit_timestamp": web.node.clock()}
     assert group == {
-        "cell": "0", **facts, "generation": 1, "protocol": "range", "leader": joined.member_id,
+        "cell": "0", **facts, "generation": 1, "target_epoch": None, "protocol": "range", "leader": joined.member_id,
         "members": [member], "members_next": None,
         "partitions": [
             {**told, "partition": 0, "offset": 1, "end_offset": 3, "lag": 2},
@@ -82,6 +88,51 @@ async def test_a_group_is_described_with_members_offsets_and_lag(web: Web) -> No
         "next": None,
     }  # fmt: skip
     assert await web.ask("GET", "/v1/groups") == (200, {"cell": "0", "groups": [facts], "next": None})
+
+
+async def test_a_reconciliation_is_seen_member_by_member(serve: Callable[..., Awaitable[Web]]) -> None:
+    web = await serve(group_consumer_assignment_interval_ms=0)
+    topic_id = await web.node.create_topic("t", 2)
+    client = await web.node.connect()
+    first = await join_consumer(client, "a", rack_id="r", server_assignor="uniform")
+    await join_consumer(client, "b")
+    status, group = await web.ask("GET", "/v1/groups/g")
+    assert (status, group["type"], group["state"], group["protocol"]) == (200, "consumer", "Reconciling", "uniform")
+    assert (group["member_count"], group["topics"], group["generation"]) == (2, ["t"], group["target_epoch"])
+    before, after = group["members"]
+    assert before["assignment"] == [{"topic": "t", "partitions": [0, 1]}]
+    assert before["reconciliation"] == {
+        "state": "Stable", "epoch": first.member_epoch, "revoking": [], "target": [{"topic": "t", "partitions": [0]}],
+    }  # fmt: skip
+    assert before["subscription"] == {"topics": ["t"], "expression": None, "assignor": "uniform", "rack_id": "r"}
+    assert after["assignment"] == []
+    assert after["reconciliation"]["state"] == "UnreleasedPartitions"
+    assert after["reconciliation"]["target"] == [{"topic": "t", "partitions": [1]}]
+    assert (await client.ask(beat_request("a", first.member_epoch), 1)).error_code == 0
+    _, group = await web.ask("GET", "/v1/groups/g")
+    told = group["members"][0]
+    assert told["assignment"] == [{"topic": "t", "partitions": [0]}]
+    assert told["reconciliation"]["state"] == "UnrevokedPartitions"
+    assert told["reconciliation"]["revoking"] == [{"topic": "t", "partitions": [1]}]
+    owned = [OwnedPartitions(topic_id=topic_id, partitions=[0])]
+    released = await client.ask(beat_request("a", first.member_epoch, topic_partitions=owned), 1)
+    assert released.error_code == 0
+    _, listed = await web.ask("GET", "/v1/groups")
+    assert [(one["name"], one["type"]) for one in listed["groups"]] == [("g", "consumer")]
+
+
+def beat_request(member_id: str, epoch: int, **fields: Any) -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest(group_id="g", member_id=member_id, member_epoch=epoch, **fields)
+
+
+async def join_consumer(client: Client, member_id: str, **fields: Any) -> ConsumerGroupHeartbeatResponse:
+    """A member of the consumer protocol that reads t."""
+    request = beat_request(
+        member_id, 0, subscribed_topic_names=["t"], topic_partitions=[], rebalance_timeout_ms=60_000, **fields
+    )
+    joined: ConsumerGroupHeartbeatResponse = await client.ask(request, 1)
+    assert joined.error_code == 0
+    return joined
 
 
 async def test_a_group_with_members_that_has_committed_nothing_has_no_lag(web: Web) -> None:

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from pqbroker.broker.ground.access import AclKind, AclOperation
+from pqbroker.broker.services.access.rules import AclPattern, AclPermission, AclRule
 from pqbroker.broker.services.materializing import making
+from pqbroker.conf.access import STANDARD_AUTHORIZER
 from pqbroker.pq.log.batch_run import Batches
 from pqbroker.pq.reading.query import ReadQuery
 from pqbroker.pq.serving.partition_server import PartitionServer
@@ -546,3 +549,27 @@ async def test_records_of_a_transaction_come_with_its_commit_and_aborted_ones_ne
     await server.end_transaction(7, 0, 0, is_commit=False)
     await caught_up(web)
     assert [row and row["value"] for row in await rows_of(web, {"key": "a"}, {"key": "b"})] == ["1", "1"]
+
+
+async def test_it_has_the_rights_of_its_creator_and_stops_without_them(
+    serve: Callable[..., Awaitable[Web]],
+) -> None:
+    web = await serve(authorizer_class_name=STANDARD_AUTHORIZER, allow_everyone_if_no_acl_found=True)
+    await create(web)
+    await produce(web, ("a", "1"))
+    await caught_up(web)
+    rules, scheme = web.node.server.node.rules, web.node.server.node.cell.current.scheme
+    assert rules is not None
+    (row,) = scheme.rows(MATERIALIZATIONS).values()
+    assert row["creator"] == "User:ANONYMOUS"
+    denied = AclRule(
+        AclKind.TOPIC, AclPattern.LITERAL, "latest", "User:ANONYMOUS", "*", AclOperation.WRITE, AclPermission.DENY
+    )
+    rules.follow(denied._replace(operation=AclOperation.ALL, permission=AclPermission.ALLOW), {})
+    rules.follow(denied, {})
+    await produce(web, ("b", "2"))
+    found = await shown(web, is_stopped)
+    assert (found["reason"]["code"], found["lag"]) == ("TOPIC_AUTHORIZATION_FAILED", 1)
+    rules.follow(denied, None)
+    await shown(web, is_running)
+    assert [row["value"] for row in await rows_of(web, {"key": "b"})] == ["2"]

@@ -34,7 +34,7 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
     made_id = await client.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000))
     assert made_id.error_code == 0
     await web.node.produce("t", b"a")
-    for name, mount in (("mounted", True), ("unmounted", False)):
+    for name, mount in (("mounted", True), ("unmounted", False), ("queued", True)):
         made = {"path": f"//{name}", "schema": SCHEMA, "tablet_count": 2, "mount": mount}
         assert (await web.ask("POST", "/v1/tables", made))[0] == 201
     key = {"name": "k", "type": "int64", "sort_order": "ascending"}
@@ -64,6 +64,15 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
         ("POST", "/v1/tables/{name}/staged-rows"): {"rows": [{"a": 1}], "session": "s", "sequence": 0},
         ("POST", "/v1/tables/{name}/staged-rows/commit"): {"pieces": [], "session": "s", "sequence": 0},
         ("POST", "/v1/topics/{name}/clean"): {"dry_run": True},
+        ("PATCH", "/v1/features"): {"levels": {"transaction.version": 2}},
+        ("PATCH", "/v1/queues/{name}"): {"auto_trim_config": {}},
+        ("POST", "/v1/queues/{name}/consumers"): {"consumer": "c", "vital": True},
+        ("POST", "/v1/queues/{name}/advance"): {"consumer": "c", "tablet_index": 0, "new_offset": 0},
+        ("POST", "/v1/queues/{name}/producer-sessions"): {"producer": "p", "session": "s"},
+        ("DELETE", "/v1/queues/{name}/producer-sessions"): {"producer": "p", "session": "s"},
+        ("POST", "/v1/queues/{name}/push"): {
+            "producer": "p", "session": "s", "epoch": 0, "sequence_number": 1, "rows": [{"a": 1}],
+        },
         ("POST", "/v1/tables/{name}/lookup"): {"keys": [{"k": 1}]},
         ("DELETE", "/v1/tables/{name}/rows"): {"keys": [{"k": 1}]},
         ("POST", "/v1/tables/{name}/trim"): {"tablet_index": 0, "trimmed_row_count": 1},
@@ -90,12 +99,14 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
     _, topic = await web.ask("GET", "/v1/topics/t")
     tablet = topic["partitions"][0]["tablet"]
     path = "//mounted/@max_data_ttl"
-    names: dict[str, Any] = {"name": "t", "partition": 0, "channel": 2, "fault": 1, "cell": 1}
+    names: dict[str, Any] = {"name": "t", "partition": 0, "channel": 2, "fault": 1, "cell": 1, "consumer": "c"}
     names |= {"tablet": tablet, "path": path}
     assert (await web.ask("POST", "/v1/bundles", {"name": "t"}))[0] == 201
     await web.ask("POST", "/v1/groups/t/offsets", bodies["POST", "/v1/groups/{name}/offsets"])
     resolving = "/v1/transactions/{transaction}/resolve"  # tests/broker/services/commits/test_resolving.py
-    elsewhere = ("/v1/backups", "/v1/events", resolving)  # tests/cli/test_backup.py, test_events.py
+    of_users = ("/v1/users/{name}", "/v1/tokens", "/v1/tokens/{name}")  # test_users.py
+    # test_acls.py, test_quotas.py, tests/cli/test_backup.py, test_events.py
+    elsewhere = ("/v1/acls", "/v1/quotas", "/v1/backups", "/v1/events", *of_users, resolving)
     there = [route for route in ROUTES if route.path not in elsewhere]
     for route in sorted(there, key=_deepest_deleted_first):
         is_of_sorted = route.path.endswith(("/lookup", "/inside", "/compaction"))
@@ -107,6 +118,7 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
         if "{transaction}" in route.path:
             names["transaction"] = (await web.ask("POST", "/v1/transactions", {}))[1]["transaction"]
         of_kept = {"name": "kept"} if "/clean" in route.path else {}
+        of_kept |= {"name": "queued"} if route.path.startswith("/v1/queues") else {}
         path = route.path.format_map(names | of_kept | ({**table, "tablet": 0} if of_tables else {}))
         if required := {parameter.name: names[parameter.name] for parameter in route.parameters if parameter.required}:
             path += f"?{urlencode(required)}"
@@ -120,10 +132,10 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
 
 def test_what_is_shown_names_its_cell() -> None:
     """Tests alone reach faults and the clock; a follower's events name it one by one; the document is every cell's, and
-    so are bundles."""
+    so are bundles and users."""
     others = (
-        "tables", "test/", "events", "openapi.json", "blobs", "cells", "bundles", "tree/", "materializations",
-        "transactions",
+        "acls/needs", "tables", "test/", "events", "openapi.json", "blobs", "cells", "bundles", "tree/",
+        "materializations", "transactions", "queues", "users", "tokens",
     )  # fmt: skip
     shown = [each for each in ROUTES if each.method == "GET" and not each.path.removeprefix("/v1/").startswith(others)]
     assert len(shown) > 10

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from pqbroker.broker.ground.access import AclOperation, AclResource, Principal
+from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, Principal
 from pqbroker.broker.web.endpoints import start_http
 from pqbroker.conf.addresses import Address
 from pqbroker.tables.serving import background, surveying
@@ -340,8 +340,13 @@ def record(key: bytes) -> ChunkRecord:
 class DescribesOnly:
     """Lets everybody see what there is, and read no row."""
 
-    def allows(self, principal: Principal, operation: AclOperation, resource: AclResource) -> bool:
+    revision = 0
+
+    def allows(self, principal: Principal, host: str, operation: AclOperation, resource: AclResource) -> bool:
         return operation is AclOperation.DESCRIBE
+
+    def allows_any(self, principal: Principal, host: str, operation: AclOperation, kind: AclKind) -> bool:
+        return False
 
 
 async def test_keys_are_shown_to_those_alone_who_may_read_rows(web: Web) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -41,6 +43,9 @@ class _ReadTargets:
 
     def sorted_table(self, name: str) -> SortedTable:
         return table(self._web)
+
+    def moment(self, names: Sequence[str]) -> AbstractAsyncContextManager[None]:
+        raise AssertionError(names)
 
 
 def query(web: Web, text: str, timestamp: int | None = None) -> Query:

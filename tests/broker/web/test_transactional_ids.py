@@ -87,8 +87,10 @@ async def test_ids_and_their_ends_are_counted(web: Web) -> None:
     text = await web.text("/metrics")
     assert 'pqbroker_transactional_ids{state="Ongoing"} 1.0' in text
     assert "pqbroker_transactional_oldest_seconds 1.5" in text
+    assert "pqbroker_stable_offset_oldest_seconds 1.5" in text
     await producer.end(is_commit=True)
     await producer.until_state("CompleteCommit")
     text = await web.text("/metrics")
     assert 'pqbroker_transactional_ends_total{outcome="committed"} 1.0' in text
     assert "pqbroker_transactional_oldest_seconds 0.0" in text
+    assert "pqbroker_stable_offset_oldest_seconds 0.0" in text

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.ground.access import ANONYMOUS, AclOperation, AclResource, DirectCaller, Principal
+from pqbroker.broker.ground.access import ANONYMOUS, AclKind, AclOperation, AclResource, DirectCaller, Principal
 from pqbroker.broker.services.commits import open_transactions
 from pqbroker.broker.services.commits.commits import EXPIRY_S
 from pqbroker.broker.services.transactions import transactions
@@ -264,8 +264,13 @@ async def test_a_body_of_more_objects_than_the_limit_is_refused_unread(serve: Ca
 class _Own:
     """Allows what concerns tables, and nothing on the cluster."""
 
-    def allows(self, principal: Principal, operation: AclOperation, resource: AclResource) -> bool:
+    revision = 0
+
+    def allows(self, principal: Principal, host: str, operation: AclOperation, resource: AclResource) -> bool:
         return resource.name != "kafka-cluster"
+
+    def allows_any(self, principal: Principal, host: str, operation: AclOperation, kind: AclKind) -> bool:
+        return False
 
 
 async def test_a_transaction_is_its_user_s_own_and_an_operator_aborts_it(web: Web) -> None:

@@ -69,16 +69,16 @@ class Living:
             topic = table(opened)
             pieces = await staged(topic, *of)
             if decides:
-                await topic.partitions[pieces[0].partition].staged.decide(decision(*FENCE, pieces))
+                await topic.partitions[pieces[0].partition].staged.decide(decision(*FENCE[:2], pieces))
             for piece in pieces[:written]:
-                pieces_of, key = topic.partitions[piece.partition].staged, piece.key(*FENCE)
+                pieces_of, key = topic.partitions[piece.partition].staged, piece.key(*FENCE[:2])
                 await pieces_of.write(key, await pieces_of.read(key), None)
             await opened.topics.create("last", 1, {})  # no case is about the end of the log
             copy_alive(self._path / "living" / "data", self.path / "data")
         return pieces
 
     def lose(self, piece: Piece, *, first: bool = True) -> NodeSalvage:
-        damage(self._killed.round_with(piece.key(*FENCE), last=not first), IN_ROWS)
+        damage(self._killed.round_with(piece.key(*FENCE[:2]), last=not first), IN_ROWS)
         return self._salvage()
 
     def lose_last(self) -> NodeSalvage:
@@ -87,7 +87,7 @@ class Living:
 
     def tear(self, piece: Piece) -> None:
         """Lose a sector of a piece in a segment, of a round that others follow: no start looks there."""
-        tear(self.path / "data", self._killed.round_with(piece.key(*FENCE), last=False))
+        tear(self.path / "data", self._killed.round_with(piece.key(*FENCE[:2]), last=False))
         assert salvage_node(self.path / "data", {}, performs=False) == NodeSalvage((), is_damaged=False)
 
     @property
@@ -218,11 +218,11 @@ async def test_a_lost_piece_of_a_batch_whose_decision_is_in_another_cell_is_not_
         topic = table(opened, "t")
         far = [topic.record.cell_of(number) for number in (0, 1)].index(ONE)
         pieces = [await stage(topic, FENCE, index, batch(SMALL)[0], None, 1 << 20) for index in (1 - far, far)]
-        await topic.partitions[1 - far].staged.decide(decision(*FENCE, pieces))
+        await topic.partitions[1 - far].staged.decide(decision(*FENCE[:2], pieces))
         await topic.partitions[far].write(*batch(OTHER))
         copy_alive(tmp_path / "living" / "data", tmp_path / "copy" / "data")
     cell = tmp_path / "copy" / "data" / "cells" / "1"
-    damage(Killed(cell, {}).round_with(pieces[1].key(*FENCE)), IN_ROWS)
+    damage(Killed(cell, {}).round_with(pieces[1].key(*FENCE[:2])), IN_ROWS)
     shown = salvage_node(tmp_path / "copy" / "data", {}, performs=True)
     assert [line for line in named(shown) if f"cell 1: t-{far}: 1 pieces of batch 3 of session 'q'" in line]
     async with started(tmp_path / "copy") as opened:

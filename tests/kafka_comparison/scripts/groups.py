@@ -16,7 +16,6 @@ from pqbroker.broker.kafka.handlers import (
     offset_fetch,
     sync_group,
 )
-from pqbroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pqbroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from pqbroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from pqbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -480,18 +479,6 @@ def groups_without_offsets_beaten(side: Side) -> None:
 
 
 # Groups of other kinds.
-
-
-@script(LEFT_OUT["ConsumerGroupHeartbeat"])
-def a_member_of_a_new_consumer_group(side: Side) -> None:
-    topics = [SHARED]
-    asked = ConsumerGroupHeartbeatRequest(group_id=side.group(), member_id="m", subscribed_topic_names=topics)
-    for label, epoch in {"joins": 0, "is unknown": 5, "leaves": -1}.items():
-        asked.member_epoch = epoch
-        asked.rebalance_timeout_ms = 1000
-        asked.topic_partitions = []
-        side.compare(asked, label)
-    side.compare(ConsumerGroupHeartbeatRequest(group_id=""), "no group")
 
 
 @script(LEFT_OUT["ShareGroupHeartbeat"])

@@ -293,6 +293,19 @@ def test_a_marker_goes_a_day_after_the_first_cleaning_that_meets_nothing_of_its_
     assert [record.offset for record in records_of(log) if record.key in (b"a", b"z")] == [2, 4]
 
 
+def test_a_marker_outlives_the_note_of_its_transaction() -> None:
+    """The first cleaning is cut short before it has the transaction forgotten; so may be the others."""
+    log = transacted((0, 1, b"a"), (1, 1, None), (2, 2, b"z"), (3, 2, None), (4, 1, b"b"), (5, 1, None))
+    spans = [(1, 1, 0)]
+    for now_ms in (NOW_MS, NOW_MS + 1, NOW_MS + 2 * DAY_MS, NOW_MS + 3 * DAY_MS):
+        _, log, emptied = clean_transactions(log, 6, spans, now_ms)
+        assert (1, True, 1) in shown(log)
+    assert emptied == [1]
+    later = [(5, 1, 4)]
+    _, log, _ = clean_transactions(log, 6, later, NOW_MS + 3 * DAY_MS)
+    assert (1, True, 1) not in shown(log), "a later one of its producer is noted"
+
+
 def test_a_marker_behind_a_batch_that_cannot_be_read_stays() -> None:
     log = transacted((0, 1, b"a"), (1, 1, None))
     damaged = bytearray(log[0])

@@ -16,12 +16,13 @@ from pqbroker.pq.log.keys import (
     renumbered,
 )
 from pqbroker.pq.log.prepared_batches import PreparedBatches
-from pqbroker.pq.log.sessions import Fence
+from pqbroker.pq.log.sessions import Fence, ProducerState
 from pqbroker.pq.transactions.stored_forms import TransactionId
 from tests.pq.rig import batch
 
 TRANSACTION = TransactionId(bytes(range(16)))
-fences = st.none() | st.builds(Fence, st.text(max_size=60), st.integers(0, (1 << 63) - 1))
+owners = st.none() | st.builds(ProducerState, st.integers(0, (1 << 63) - 1), st.binary(max_size=60))
+fences = st.none() | st.builds(Fence, st.text(max_size=60), st.integers(0, (1 << 63) - 1), owners)
 rows = st.lists(st.lists(st.binary(max_size=30), min_size=1, max_size=4), min_size=1, max_size=4)
 
 

@@ -10,7 +10,7 @@ from pqbroker.pq.log.blob_cycles import plan_batches, plan_close
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.retention import AUTO_FLUSH_MS, Hold, why_held
-from pqbroker.pq.log.trim_cycles import plan_retention
+from pqbroker.pq.log.trim_cycles import plan_retention, plan_trim
 from pqbroker.pq.serving.offsets import nobody_knows
 from pqbroker.pq.serving.partition_server import PartitionServer
 from tests.pq.rig import DAY_MS, KIB, MIB, START_MS, Node, batch, check_invariants, new_partition, write
@@ -62,6 +62,49 @@ def test_every_combination_of_limits_and_readers_keeps_what_it_must(
         expected = end
         assert blob < 3
     assert start_after(filled(config), START_MS + age_ms, {"a": 14, "b": read_to}) == expected
+
+
+AUTO_TRIMS = list(
+    product([False, True], [-1, 0, 4, 20], [-1, 1000], [{}, {"a": -1}, {"a": 14}, {"a": 20, "b": 7}], [0, 1000], [0, 3])
+)
+
+
+@pytest.mark.spec("E.13", "J.6")
+@pytest.mark.parametrize(("is_on", "rows", "lifetime_ms", "first_unread", "age_ms", "start"), AUTO_TRIMS)
+def test_auto_trim_keeps_what_vital_consumers_rows_and_lifetime_say(
+    is_on: bool, rows: int, lifetime_ms: int, first_unread: dict[str, int], age_ms: int, start: int
+) -> None:
+    config = replace(
+        TopicConfig(), retention_ms=-1, retention_bytes=-1, pq_important_groups=tuple(first_unread), pq_auto_trim=is_on,
+        pq_auto_trim_retained_rows=rows, pq_auto_trim_retained_ms=lifetime_ms,
+    )  # fmt: skip
+    partition = filled(config)
+    if start:
+        partition.apply(plan_trim(partition, start, START_MS))
+    expected = start
+    if is_on and first_unread:
+        trimmed = min(*first_unread.values(), 14 - max(rows, 0))
+        is_young = lifetime_ms >= 0 and age_ms < lifetime_ms
+        expected = max(start, trimmed) if not is_young else start
+    assert start_after(partition, START_MS + age_ms, first_unread) == expected
+    assert start_after(partition, START_MS + age_ms, first_unread) == expected
+
+
+def test_auto_trim_deletes_old_blobs_up_to_the_first_young_one() -> None:
+    partition = new_partition(
+        replace(TopicConfig(), retention_ms=-1, pq_important_groups=("a",), pq_auto_trim=True,
+                pq_auto_trim_retained_ms=1000)
+    )  # fmt: skip
+    for number in range(14):
+        partition.apply(plan_batches(partition, [batch(size=MIB)], START_MS + 100 * number))
+    assert start_after(partition, START_MS + 1500, {"a": 14}) == 6
+    assert start_after(partition, START_MS + 1500, {"a": 3}) == 6
+    assert start_after(partition, START_MS + 5000, {"a": 13}) == 13
+
+
+def test_auto_trim_of_a_compacted_topic_deletes_nothing() -> None:
+    partition = filled(replace(TopicConfig(), cleanup_policy=("compact",), pq_auto_trim=True))
+    assert start_after(partition, START_MS, {"a": 14}) == 0
 
 
 def test_one_group_that_lags_holds_for_all() -> None:

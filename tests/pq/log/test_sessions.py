@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pqbroker.pq.log.keys import foreign_ranges, parse_session_key, renumbered, session_key, session_range
-from pqbroker.pq.log.sessions import SessionBatch, Sessions, glued
+from pqbroker.pq.log.sessions import (
+    ProducerState,
+    SessionBatch,
+    Sessions,
+    glued,
+    producer_session,
+    read_producer_session,
+)
 
 NUMBERS = st.integers(0, (1 << 62) - 1)
 
@@ -26,6 +33,32 @@ def test_a_session_key_reads_back_and_moves_with_its_partition(name: str, partit
     assert parse_session_key(key) == name
     assert any(low <= key < high for low, high in foreign_ranges(partition + 1))
     assert renumbered(key, partition + 1) == session_key(partition + 1, name)
+
+
+@given(st.integers(-1, (1 << 63) - 1), NUMBERS, NUMBERS, NUMBERS, st.integers(0, 1 << 31), st.binary(max_size=99))
+def test_a_session_of_a_producer_reads_back(
+    sequence: int, written_ms: int, offset: int, epoch: int, count: int, meta: bytes
+) -> None:
+    session = SessionBatch(sequence, written_ms, offset, count, producer=ProducerState(epoch, meta))
+    assert SessionBatch.decode(session.encode()) == session
+    for wrong in (session.encode()[:-1], session.encode() + b"1"):
+        with pytest.raises(ValueError, match=r"it (has|is)"):
+            SessionBatch.decode(wrong)
+
+
+def test_the_name_of_a_producers_session_has_both_names() -> None:
+    assert read_producer_session(producer_session("p", "s")) == ("p", "s")
+    assert read_producer_session("p/s") is None
+
+
+@pytest.mark.parametrize("is_later_first", [False, True])
+def test_of_glued_sessions_of_a_producer_the_greatest_number_and_the_latest_owner_stay(is_later_first: bool) -> None:
+    rows = SessionBatch(9, 100, 5, 2, producer=ProducerState(1, b"old"))
+    taken = SessionBatch(9, 200, 0, 0, producer=ProducerState(2, b"new"))
+    batch, known = (taken, rows) if is_later_first else (rows, taken)
+    found = glued(batch, known) or known
+    assert (found.sequence, found.producer) == (9, ProducerState(2, b"new"))
+    assert found.row_count == 2
 
 
 STORED = SessionBatch(1, 1, 1, 1).encode()

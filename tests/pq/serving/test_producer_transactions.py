@@ -2,13 +2,14 @@
 
 import asyncio
 from dataclasses import replace
+from time import process_time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pqbroker.pq.log.partition_settings import Closed
-from pqbroker.pq.log.producer_transactions import AbortedBatches, AbortedSpan, AbortedSpans
+from pqbroker.pq.log.producer_transactions import AbortedBatches, AbortedSpan, AbortedSpans, aborted_between
 from pqbroker.pq.reading.query import READ_COMMITTED, READ_UNCOMMITTED, visible_end
 from pqbroker.pq.serving.end_markers import MARKERS_AT_ONCE
 from pqbroker.pq.serving.offsets import nobody_knows
@@ -83,11 +84,35 @@ def test_the_spans_of_a_range_are_those_that_have_records_there(
     end = data.draw(st.integers(begin, 61))
     expected = [span for span in every if span.marker_offset >= begin and span.first_offset < end]
     assert spans.between(begin, end) == sorted(expected, key=lambda span: span.first_offset)
+    assert spans.has_between(begin, end) is bool(expected)
+    most = data.draw(st.integers(1, 5))
+    cut = spans.end_of(begin, end, most)
+    ended = [span.marker_offset for span in every if begin <= span.marker_offset < end]
+    assert cut == (ended[most] if len(ended) > most else end)
     dropped = [span.marker_offset for span in every if data.draw(st.booleans())]
     assert spans.among([*dropped, 99]) == dropped
-    spans.drop(dropped)
-    kept = [span for span in expected if span.marker_offset not in dropped]
-    assert spans.between(begin, end) == sorted(kept, key=lambda span: span.first_offset)
+    trimmed = data.draw(st.integers(0, 60))
+    for fewer, is_kept in (
+        (spans.without(dropped), lambda span: span.marker_offset not in dropped),
+        (spans.since(trimmed), lambda span: span.marker_offset >= trimmed),
+    ):  # fmt: skip
+        kept = sorted(filter(is_kept, expected), key=lambda span: span.first_offset)
+        assert aborted_between(fewer, begin, end) == kept
+        assert not every or (fewer is None) == (not any(map(is_kept, every)))
+        assert spans.between(begin, end) == sorted(expected, key=lambda span: span.first_offset), "a reader has these"
+
+
+def test_many_aborted_transactions_behind_one_that_was_open_long_are_searched_in_a_turn() -> None:
+    """A transaction at offset 0 ends last, so that the search has to look at each of 100 000 others."""
+    spans = AbortedSpans(AbortedSpan(2 + 2 * number, Q, 1 + 2 * number, 0) for number in range(100_000))
+    spans.append(AbortedSpan(200_002, P, 0, 200_003))
+    took_s = []
+    for _ in range(5):
+        began_s = process_time()
+        assert [span.producer_id for span in spans.between(0, 1)] == [P]
+        assert spans.has_between(0, 1)
+        took_s.append(process_time() - began_s)
+    assert min(took_s) < 0.02
 
 
 async def test_a_marker_is_kafkas_control_batch() -> None:

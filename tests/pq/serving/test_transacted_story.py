@@ -13,7 +13,7 @@ import pytest
 from pqbroker.pq.log.write_cycle import Written
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.transacted_batches import BatchesPart
-from pqbroker.pq.transactions.participants import Participant
+from pqbroker.pq.transactions.participants import KeyedParticipant
 from pqbroker.pq.transactions.stored_forms import CommitDecision, ParticipantId, PreparedHead, TransactionId
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.engine import CommitRefused, ShardLost
@@ -85,7 +85,7 @@ class World:
     def partition(self, place: Place) -> PartitionServer:
         return self.nodes[place.cell].partition(index=place.number)
 
-    def participant(self, place: Place) -> Participant:
+    def participant(self, place: Place) -> KeyedParticipant:
         topic = self.nodes[place.cell].topics.get("t")
         assert topic is not None
         found = topic.tablets[topic.record.tablets[place.number]].participant(place.number)

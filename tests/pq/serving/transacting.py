@@ -8,7 +8,7 @@ from pqbroker.pq.log.sessions import Fence
 from pqbroker.pq.serving.joint_write import Share
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.transacted_batches import BatchesPart
-from pqbroker.pq.transactions.participants import CommitPart, Participant
+from pqbroker.pq.transactions.participants import CommitPart, KeyedParticipant
 from pqbroker.pq.transactions.stored_forms import (
     CommitDecision,
     ParticipantId,
@@ -22,7 +22,7 @@ from pqbroker.storage.kv.tablet import KeyValueTablet
 from tests.pq.rig import START_MS, batch
 
 TIMEOUT_S = 20.0
-HOME = ParticipantId(TabletId(7), 3)
+HOME = ParticipantId(TabletId(1 << 20), 3)
 DIGEST = bytes(range(16))
 
 
@@ -73,7 +73,7 @@ async def hold(*parts: CommitPart) -> None:
 async def send(
     parts: Sequence[CommitPart],
     timestamp: int | None,
-    home: tuple[Participant, CommitDecision] | None = None,
+    home: tuple[KeyedParticipant, CommitDecision] | None = None,
 ) -> None:
     """One request of parts of one cell that hold, with the decision if it is made there."""
     by_tablet: dict[KeyValueTablet, list[Command]] = defaultdict(list)

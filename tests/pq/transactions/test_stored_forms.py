@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pqbroker.pq.transactions.coordinator_decisions import DECISION_ROWS
 from pqbroker.pq.transactions.stored_forms import (
     PARTICIPANTS_MAX,
     CommitDecision,
@@ -15,10 +16,12 @@ from pqbroker.pq.transactions.stored_forms import (
     TransactionId,
 )
 from pqbroker.storage.ids import TabletId
+from pqbroker.storage.tablets.scheme_layout import FIRST_TABLET_ID
 
 NUMBERS = st.integers(0, (1 << 64) - 1)
+TABLETS = (NUMBERS | st.integers(0, 1 << 17)).map(TabletId)
 TRANSACTIONS = st.binary(min_size=16, max_size=16).map(TransactionId)
-PARTICIPANTS: Any = st.builds(ParticipantId, NUMBERS.map(TabletId), st.integers(0, (1 << 32) - 1))
+PARTICIPANTS: Any = st.builds(ParticipantId, TABLETS, st.integers(0, (1 << 32) - 1))
 HEADS: Any = st.builds(PreparedHead, TRANSACTIONS, PARTICIPANTS, NUMBERS, NUMBERS)
 DECISIONS: Any = st.builds(
     CommitDecision, TRANSACTIONS, NUMBERS, NUMBERS, st.binary(min_size=16, max_size=16),
@@ -62,3 +65,23 @@ def test_bytes_that_are_no_prepared_rows_are_refused(wrong: bytes) -> None:
 def test_bytes_that_are_no_decision_are_refused(wrong: bytes) -> None:
     with pytest.raises(ValueError, match="a decision"):
         CommitDecision.decode(wrong)
+
+
+@given(HEADS)
+def test_rows_whose_decision_is_a_coordinator_s_begin_as_no_earlier_release_reads_them(head: PreparedHead) -> None:
+    is_old = head.home.tablet_id >= FIRST_TABLET_ID
+    stored = head.encode()
+    assert stored[:4] == (b"PQT1" if is_old else b"PQT2")
+    with pytest.raises(ValueError, match="prepared rows begin with"):
+        PreparedRows.decode((b"PQT2" if is_old else b"PQT1") + stored[4:])
+
+
+@given(DECISIONS, TRANSACTIONS)
+def test_a_decision_in_a_coordinator_is_read_back_under_its_own_name(
+    decision: CommitDecision, other: TransactionId
+) -> None:
+    row = {"stored": decision.encode()}
+    assert DECISION_ROWS.read(decision.transaction.hex(), row) == decision
+    if other != decision.transaction:
+        with pytest.raises(ValueError, match="the decision about transaction"):
+            DECISION_ROWS.read(other.hex(), row)

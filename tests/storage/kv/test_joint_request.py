@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pqbroker.storage.blobs.blob_id import BlobId, tablet_bounds
-from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.engine import Batch, CommitRefused, ShardLost
 from pqbroker.storage.ids import TabletId
 from pqbroker.storage.kv.commands import Command, Concat, DeleteRange, KeyMissing, Rename, Write
-from pqbroker.storage.kv.joint_request import execute_together
+from pqbroker.storage.kv.joint_request import BatchBeside, execute_together
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablets.cell import Cell
-from pqbroker.storage.tablets.tablet import TabletType
+from pqbroker.storage.tablets.tablet import LOG_CHANNEL, TabletType
 from tests.support.depth import examples
 
 FIRST = TabletId(70_000)
@@ -97,6 +97,39 @@ async def test_what_one_tablet_cannot_do_none_does(bench: Bench) -> None:
     with pytest.raises(KeyMissing):
         await bench.run((0, [write(b"a")]), (1, [Rename(b"nothing", b"b")]))
     assert await bench.stored() == [{}, {}, {}]
+
+
+@pytest.mark.parametrize("numbers", [(), (1,), (1, 2)])
+async def test_a_batch_of_another_tablet_is_in_the_same_commit(bench: Bench, numbers: tuple[int, ...]) -> None:
+    storage = bench.cell.storage(FIRST)
+    parts = [(bench.tablets[number], [write(b"k")]) for number in numbers]
+
+    def batch(body: bytes) -> BatchBeside:
+        made = Batch()
+        storage.put_blob(made, LOG_CHANNEL, [body], len(body))
+        return BatchBeside(storage, made)
+
+    before = bench.cell.stats().commits
+    await execute_together(parts, [batch(b"first")])
+    assert bench.cell.stats().commits == before + 1
+    bench.engine.faults.refuse_next()
+    with pytest.raises(CommitRefused):
+        await execute_together(parts, [batch(b"refused")])
+    stored = [body async for _, body in storage.stored_bodies(*tablet_bounds(FIRST))]
+    assert stored == [b"first"]
+    assert await bench.stored() == [{b"k": BLOB} if number in numbers else {} for number in range(COUNT)]
+
+
+async def test_a_batch_of_a_blocked_tablet_fails_the_request_and_leaves_the_others_alone(bench: Bench) -> None:
+    storage = bench.cell.storage(FIRST)
+    batch = Batch()
+    storage.put_blob(batch, LOG_CHANNEL, [b"late"], 4)
+    await bench.cell.restart_tablet(FIRST)
+    with pytest.raises(ShardLost):
+        await execute_together([(bench.tablets[1], [write(b"k")])], [BatchBeside(storage, batch)])
+    assert bench.tablets[1].lost is None
+    await bench.run((1, [write(b"l")]))
+    assert await contents_of(bench.tablets[1]) == {b"l": BLOB}
 
 
 async def test_a_part_has_a_step_of_its_own_in_every_tablet(bench: Bench) -> None:

@@ -22,6 +22,7 @@ from tests.support.drivers.driver import (
     Message,
     RefusedError,
 )
+from tests.support.drivers.security import OPEN, Security
 
 T = TypeVar("T")
 
@@ -29,8 +30,10 @@ T = TypeVar("T")
 class AiokafkaDriver:
     """See `driver.Driver`."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, security: Security = OPEN) -> None:
         self._address = address
+        self._security = security
+        self._secured = security.aiokafka
         self._runner = asyncio.Runner()
 
     def __enter__(self) -> Self:
@@ -47,7 +50,7 @@ class AiokafkaDriver:
     ) -> list[int]:  # fmt: skip
         async def send() -> list[int]:
             async with AIOKafkaProducer(
-                bootstrap_servers=self._address, acks=acks, enable_idempotence=idempotent,
+                bootstrap_servers=self._address, **self._secured, acks=acks, enable_idempotence=idempotent,
                 compression_type=None if codec == "none" else codec, linger_ms=20, max_request_size=1 << 21,
             ) as producer:  # fmt: skip
                 futures = [
@@ -67,7 +70,7 @@ class AiokafkaDriver:
         async def receive() -> list[tuple[int, Message]]:
             place = TopicPartition(topic, partition)
             async with AIOKafkaConsumer(
-                bootstrap_servers=self._address, enable_auto_commit=False, auto_offset_reset="none"
+                bootstrap_servers=self._address, **self._secured, enable_auto_commit=False, auto_offset_reset="none"
             ) as consumer:
                 consumer.assign([place])
                 consumer.seek(place, offset)
@@ -78,7 +81,7 @@ class AiokafkaDriver:
     def bounds(self, topic: str, partition: int = 0) -> tuple[int, int]:
         async def ask() -> tuple[int, int]:
             place = TopicPartition(topic, partition)
-            async with AIOKafkaConsumer(bootstrap_servers=self._address) as consumer:
+            async with AIOKafkaConsumer(bootstrap_servers=self._address, **self._secured) as consumer:
                 first = await consumer.beginning_offsets([place])
                 after_last = await consumer.end_offsets([place])
                 return first[place], after_last[place]
@@ -88,7 +91,7 @@ class AiokafkaDriver:
     def offset_at(self, topic: str, timestamp_ms: int, partition: int = 0) -> int | None:
         async def ask() -> int | None:
             place = TopicPartition(topic, partition)
-            async with AIOKafkaConsumer(bootstrap_servers=self._address) as consumer:
+            async with AIOKafkaConsumer(bootstrap_servers=self._address, **self._secured) as consumer:
                 found = (await consumer.offsets_for_times({place: timestamp_ms}))[place]
                 return None if found is None else found.offset
 
@@ -135,7 +138,7 @@ class AiokafkaDriver:
         return Cluster(found["cluster_id"], found["controller_id"], brokers)
 
     def consumer(self, topic: str, group: str, instance_id: str | None = None) -> "AiokafkaConsumer":
-        return AiokafkaConsumer(self._address, topic, group, instance_id)
+        return AiokafkaConsumer(self._address, topic, group, instance_id, self._security)
 
     def reader(self, topic: str, group: str) -> "AiokafkaReader":
         return AiokafkaReader(self._address, topic, group)
@@ -162,7 +165,7 @@ class AiokafkaDriver:
 
     def _administer(self, act: Any) -> Any:
         async def ask() -> Any:
-            admin = AIOKafkaAdminClient(bootstrap_servers=self._address)
+            admin = AIOKafkaAdminClient(bootstrap_servers=self._address, **self._secured)
             await admin.start()
             try:
                 return await act(admin)
@@ -178,11 +181,13 @@ class AiokafkaDriver:
 class AiokafkaConsumer:
     """See `driver.GroupConsumer`. Its event loop runs while it is polled, and is that of the thread that polls it."""
 
-    def __init__(self, address: str, topic: str, group: str, instance_id: str | None) -> None:
+    def __init__(
+        self, address: str, topic: str, group: str, instance_id: str | None, security: Security = OPEN
+    ) -> None:
         self.assignments: list[frozenset[int]] = []
         self._runner = asyncio.Runner()
         self._consumer: Any = None
-        self._runner.run(self._start(address, topic, group, instance_id))
+        self._runner.run(self._start(address, topic, group, instance_id, security))
 
     def poll(self, timeout_s: float) -> list[tuple[int, int]]:
         polled = self._runner.run(self._consumer.getmany(timeout_ms=int(timeout_s * 1000)))
@@ -195,11 +200,13 @@ class AiokafkaConsumer:
         self._runner.run(self._consumer.stop())
         self._runner.close()
 
-    async def _start(self, address: str, topic: str, group: str, instance_id: str | None) -> None:
+    async def _start(
+        self, address: str, topic: str, group: str, instance_id: str | None, security: Security
+    ) -> None:
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=address, group_id=group, group_instance_id=instance_id, enable_auto_commit=False,
             auto_offset_reset="earliest", session_timeout_ms=SESSION_MS, heartbeat_interval_ms=HEARTBEAT_MS,
-            metadata_max_age_ms=METADATA_MS,
+            metadata_max_age_ms=METADATA_MS, **security.aiokafka,
         )  # fmt: skip
         self._consumer.subscribe([topic], listener=_Noting(self.assignments))
         await self._consumer.start()

@@ -19,14 +19,16 @@ from tests.support.drivers.driver import (
     Message,
     RefusedError,
 )
+from tests.support.drivers.security import OPEN, Security
 from tests.support.java import program
 
 
 class JavaClient:
     """One running program with the client of one version, shared by drivers; a context manager that ends it."""
 
-    def __init__(self, address: str, version: str) -> None:
-        self._process: subprocess.Popen[str] = program.start("Client", [address], version)
+    def __init__(self, address: str, version: str, security: Security = OPEN) -> None:
+        own = [f"{name}={text}" for name, text in security.java.items()]
+        self._process: subprocess.Popen[str] = program.start("Client", [address, *own], version)
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
 

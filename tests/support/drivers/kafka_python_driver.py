@@ -20,6 +20,7 @@ from tests.support.drivers.driver import (
     Message,
     RefusedError,
 )
+from tests.support.drivers.security import OPEN, Security
 
 GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP = 69, 68
 _DELETION_REFUSED = {"GroupIdNotFoundError": GROUP_ID_NOT_FOUND, "NonEmptyGroupError": NON_EMPTY_GROUP}
@@ -28,8 +29,10 @@ _DELETION_REFUSED = {"GroupIdNotFoundError": GROUP_ID_NOT_FOUND, "NonEmptyGroupE
 class KafkaPythonDriver:
     """See `driver.Driver`."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, security: Security = OPEN) -> None:
         self._address = address
+        self._security = security
+        self._secured = security.kafka_python
 
     def __enter__(self) -> Self:
         return self
@@ -44,7 +47,7 @@ class KafkaPythonDriver:
         acks: int = -1, idempotent: bool = True,
     ) -> list[int]:  # fmt: skip
         with KafkaProducer(
-            bootstrap_servers=self._address, acks=acks, enable_idempotence=idempotent,
+            bootstrap_servers=self._address, **self._secured, acks=acks, enable_idempotence=idempotent,
             compression_type=None if codec == "none" else codec, linger_ms=20, max_request_size=1 << 21,
         ) as producer:  # fmt: skip
             futures = [
@@ -114,7 +117,7 @@ class KafkaPythonDriver:
         return Cluster(found["cluster_id"], found["controller_id"], brokers)
 
     def consumer(self, topic: str, group: str, instance_id: str | None = None) -> "KafkaPythonConsumer":
-        return KafkaPythonConsumer(self._address, topic, group, instance_id)
+        return KafkaPythonConsumer(self._address, topic, group, instance_id, self._security)
 
     def reader(self, topic: str, group: str) -> "KafkaPythonReader":
         return KafkaPythonReader(self._address, topic, group)
@@ -139,11 +142,12 @@ class KafkaPythonDriver:
 
     def _consumer(self) -> Any:
         return KafkaConsumer(
-            bootstrap_servers=self._address, group_id=None, enable_auto_commit=False, auto_offset_reset="none"
-        )
+            bootstrap_servers=self._address, **self._secured, group_id=None, enable_auto_commit=False,
+            auto_offset_reset="none",
+        )  # fmt: skip
 
     def _administer(self, act: Any) -> Any:
-        with KafkaAdminClient(bootstrap_servers=self._address) as admin:
+        with KafkaAdminClient(bootstrap_servers=self._address, **self._secured) as admin:
             try:
                 return act(admin)
             except KafkaError as error:
@@ -153,12 +157,14 @@ class KafkaPythonDriver:
 class KafkaPythonConsumer:
     """See `driver.GroupConsumer`."""
 
-    def __init__(self, address: str, topic: str, group: str, instance_id: str | None) -> None:
+    def __init__(
+        self, address: str, topic: str, group: str, instance_id: str | None, security: Security = OPEN
+    ) -> None:
         self.assignments: list[frozenset[int]] = []
         self._consumer = KafkaConsumer(
             bootstrap_servers=address, group_id=group, group_instance_id=instance_id, enable_auto_commit=False,
             auto_offset_reset="earliest", session_timeout_ms=SESSION_MS, heartbeat_interval_ms=HEARTBEAT_MS,
-            metadata_max_age_ms=METADATA_MS,
+            metadata_max_age_ms=METADATA_MS, **security.kafka_python,
         )  # fmt: skip
         self._consumer.subscribe([topic], listener=_Noting(self.assignments))
         # Whoever shares out partitions before it has heard of any may never come back to that; topics() hears of them.

@@ -11,6 +11,7 @@ from typing import IO, Self
 
 from tests.support.drivers.driver import HEARTBEAT_MS, REQUEST_TIMEOUT_S, SESSION_MS, Message
 from tests.support.drivers.member import tell_of_change
+from tests.support.drivers.security import OPEN, Security
 
 _ASSIGNED = re.compile(r"^% Group .* rebalanced .*: assigned:(.*)$")
 _PARTITION = re.compile(r"\[(\d+)\]")
@@ -19,10 +20,11 @@ _PARTITION = re.compile(r"\[(\d+)\]")
 class KcatDriver:
     """The part of `driver.Driver` that kcat can do; keys and values are texts without tabs."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, security: Security = OPEN) -> None:
         program = shutil.which("kcat")
         assert program, "kcat is missing; install it (on Debian: apt-get install kcat)"
-        self._command = [program, "-b", address, "-X", "broker.address.family=v4"]
+        own = [word for name, text in security.librdkafka.items() for word in ("-X", f"{name}={text}")]
+        self._command = [program, "-b", address, "-X", "broker.address.family=v4", *own]
 
     def produce(self, topic: str, messages: Sequence[Message], *, partition: int = 0) -> None:
         lines = [b"%s\t%s" % (message.key or b"", message.value or b"") for message in messages]

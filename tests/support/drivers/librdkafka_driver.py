@@ -28,6 +28,7 @@ from tests.support.drivers.driver import (
     Message,
     RefusedError,
 )
+from tests.support.drivers.security import OPEN, Security
 
 _STATES = {"STABLE": "Stable", "EMPTY": "Empty", "DEAD": "Dead"}
 
@@ -35,9 +36,10 @@ _STATES = {"STABLE": "Stable", "EMPTY": "Empty", "DEAD": "Dead"}
 class LibrdkafkaDriver:
     """See `driver.Driver`."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, security: Security = OPEN) -> None:
         self._address = address
-        self._admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+        self._security = security
+        self._admin = AdminClient({"bootstrap.servers": address, "log_level": 0, **security.librdkafka})
 
     def __enter__(self) -> Self:
         return self
@@ -54,7 +56,8 @@ class LibrdkafkaDriver:
         delivered: list[Any] = [None] * len(messages)
         producer = Producer(
             {
-                "bootstrap.servers": self._address, "log_level": 0, "acks": acks, "enable.idempotence": idempotent,
+                **self._security.librdkafka, "bootstrap.servers": self._address,
+                "log_level": 0, "acks": acks, "enable.idempotence": idempotent,
                 "compression.type": codec, "linger.ms": 20, "message.max.bytes": 1 << 21,
                 "delivery.timeout.ms": int(REQUEST_TIMEOUT_S * 1000),
             }
@@ -131,8 +134,10 @@ class LibrdkafkaDriver:
         brokers = {node.id: f"{node.host}:{node.port}" for node in found.nodes}
         return Cluster(found.cluster_id, found.controller.id, brokers)
 
-    def consumer(self, topic: str, group: str, instance_id: str | None = None) -> "LibrdkafkaConsumer":
-        return LibrdkafkaConsumer(self._address, topic, group, instance_id)
+    def consumer(
+        self, topic: str, group: str, instance_id: str | None = None, protocol: str = "classic"
+    ) -> "LibrdkafkaConsumer":
+        return LibrdkafkaConsumer(self._address, topic, group, instance_id, (protocol, self._security))
 
     def reader(self, topic: str, group: str) -> "LibrdkafkaReader":
         return LibrdkafkaReader(self._address, topic, group)
@@ -157,7 +162,8 @@ class LibrdkafkaDriver:
     def _consumer(self) -> Any:
         return Consumer(
             {
-                "bootstrap.servers": self._address, "log_level": 0, "group.id": "unused", "enable.auto.commit": False,
+                **self._security.librdkafka, "bootstrap.servers": self._address,
+                "log_level": 0, "group.id": "unused", "enable.auto.commit": False,
                 "auto.offset.reset": "error", "fetch.message.max.bytes": 1 << 21,
             }
         )  # fmt: skip
@@ -166,13 +172,20 @@ class LibrdkafkaDriver:
 class LibrdkafkaConsumer:
     """See `driver.GroupConsumer`."""
 
-    def __init__(self, address: str, topic: str, group: str, instance_id: str | None) -> None:
+    def __init__(
+        self, address: str, topic: str, group: str, instance_id: str | None,
+        speaks: tuple[str, Security] = ("classic", OPEN),
+    ) -> None:
+        """`speaks`: the group protocol, and how it connects."""
+        protocol, security = speaks
         self.assignments: list[frozenset[int]] = []
         settings = {
-            "bootstrap.servers": address, "log_level": 0, "group.id": group, "enable.auto.commit": False,
-            "auto.offset.reset": "earliest", "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS,
-            "topic.metadata.refresh.interval.ms": METADATA_MS,
+            **security.librdkafka, "bootstrap.servers": address, "log_level": 0, "group.id": group,
+            "enable.auto.commit": False, "auto.offset.reset": "earliest",
+            "topic.metadata.refresh.interval.ms": METADATA_MS, "group.protocol": protocol,
         }  # fmt: skip
+        if protocol == "classic":  # the other protocol has both from the broker
+            settings |= {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
         self._consumer = Consumer(settings | ({"group.instance.id": instance_id} if instance_id else {}))
         self._consumer.subscribe([topic], on_assign=self._note)
 

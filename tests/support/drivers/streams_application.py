@@ -22,8 +22,10 @@ class Shown(NamedTuple):
 class StreamsApplication:
     """One running application; it is closed at the end."""
 
-    def __init__(self, address: str, name: str, topic: str, directory: Path) -> None:
-        arguments = [address, name, topic, str(directory)]
+    def __init__(
+        self, address: str, name: str, topic: str, directory: Path, guarantee: str = "at_least_once"
+    ) -> None:
+        arguments = [address, name, topic, str(directory), guarantee]
         self._process: subprocess.Popen[str] = program.start("Counting", arguments, program.NEWER)
 
     def __enter__(self) -> Self:

@@ -1,11 +1,15 @@
 // The Go half of tests/support/drivers/franz_go_driver.py: reads partition 0 of a topic with franz-go, in a group or without one.
+// `franz transform …` is one of the programs of tests/support/transforms.py instead.
 //
 // franz ADDRESS TOPIC GROUP OFFSET: one line of JSON for each record, from the offset, or where the group has committed
 // for -1, up to the record whose key is "the end"; there the group's position is committed, unless GROUP is "-".
+// FRANZ_CA and FRANZ_CERTIFICATE name files of PEM: the broker's authority, and the client's certificate with its key.
 package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -29,10 +33,17 @@ type record struct {
 }
 
 func main() {
+	if os.Args[1] == "transform" {
+		transform(os.Args[2:])
+		return
+	}
 	address, topic, group := os.Args[1], os.Args[2], os.Args[3]
 	offset, err := strconv.ParseInt(os.Args[4], 10, 64)
 	check(err)
 	options := []kgo.Opt{kgo.SeedBrokers(address), kgo.FetchMaxPartitionBytes(2000), kgo.FetchMaxBytes(2000)}
+	if ca := os.Getenv("FRANZ_CA"); ca != "" {
+		options = append(options, kgo.DialTLSConfig(secured(ca, os.Getenv("FRANZ_CERTIFICATE"))))
+	}
 	if group == "-" {
 		places := map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(offset)}}
 		options = append(options, kgo.ConsumePartitions(places))
@@ -50,6 +61,19 @@ func main() {
 	if group != "-" {
 		check(client.CommitUncommittedOffsets(patience))
 	}
+}
+
+func secured(ca string, certificate string) *tls.Config {
+	trusted, err := os.ReadFile(ca)
+	check(err)
+	found := &tls.Config{RootCAs: x509.NewCertPool()}
+	found.RootCAs.AppendCertsFromPEM(trusted)
+	if certificate != "" {
+		own, err := tls.LoadX509KeyPair(certificate, certificate)
+		check(err)
+		found.Certificates = []tls.Certificate{own}
+	}
+	return found
 }
 
 // Returns false behind the last record.

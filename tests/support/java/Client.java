@@ -48,13 +48,20 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * The Java half of tests/support/drivers/java_driver.py: does with Kafka's Java client what lines over a socket ask for.
  *
  * A connection is a session with a thread of its own, and at most one group member. A request is a line of words between
- * tabs, bytes as base64, null as "-"; an answer is a line of JSON. `java Client HOST:PORT` prints the port it listens at
+ * tabs, bytes as base64, null as "-"; an answer is a line of JSON. `java Client HOST:PORT [NAME=VALUE]...` prints the port it listens at
  * and ends when its standard input does.
  */
 public final class Client {
     private static final Duration PATIENCE = Duration.ofSeconds(15);
 
+    /** What every client is set to besides: arguments NAME=VALUE. */
+    private static final Map<String, Object> SECURITY = new HashMap<>();
+
     public static void main(String[] arguments) throws IOException {
+        for (int at = 1; at < arguments.length; at++) {
+            String[] setting = arguments[at].split("=", 2);
+            SECURITY.put(setting[0], setting[1]);
+        }
         ServerSocket listening = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
         Thread accepting = new Thread(() -> accept(listening, arguments[0]));
         accepting.setDaemon(true);
@@ -130,8 +137,9 @@ public final class Client {
                 case "leave": member.close(); return true;
                 default:
             }
-            Map<String, Object> settings = Map.of(
-                "bootstrap.servers", bootstrap, "default.api.timeout.ms", 15000, "request.timeout.ms", 15000);
+            Map<String, Object> settings = new HashMap<>(SECURITY);
+            settings.putAll(Map.of(
+                "bootstrap.servers", bootstrap, "default.api.timeout.ms", 15000, "request.timeout.ms", 15000));
             try (Admin admin = Admin.create(settings)) {
                 return words[0].equals("calls") ? AdminCalls.results(admin, words[1], words[2]) : administer(admin, words);
             }
@@ -139,6 +147,7 @@ public final class Client {
 
         private Object produce(String[] words) throws Exception {
             Properties settings = new Properties();
+            settings.putAll(SECURITY);
             settings.put("bootstrap.servers", bootstrap);
             settings.put("key.serializer", ByteArraySerializer.class);
             settings.put("value.serializer", ByteArraySerializer.class);
@@ -333,6 +342,7 @@ public final class Client {
 
         private KafkaConsumer<byte[], byte[]> consumer(Map<String, Object> further, int fetchBytes) {
             Map<String, Object> settings = new HashMap<>(further);
+            settings.putAll(SECURITY);
             settings.put("bootstrap.servers", bootstrap);
             settings.put("enable.auto.commit", "false");
             settings.put("max.partition.fetch.bytes", fetchBytes);

@@ -17,16 +17,17 @@ import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.processor.StateRestoreListener;
 import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.QueryableStoreTypes;
 
 /**
- * A Kafka Streams application that counts the words of a topic, at least once, in two stores with changelogs: of all times,
- * and by windows of time, whose changelog is compacted and deleted.
+ * A Kafka Streams application that counts the words of a topic in two stores with changelogs: of all times, and by windows
+ * of time, whose changelog is compacted and deleted.
  *
- * `java Counting HOST:PORT APPLICATION TOPIC STATE_DIRECTORY` answers each line with a line of JSON: its state, its counts
- * while it runs, and how many records it restored from the changelog. It ends when its standard input does.
+ * `java Counting HOST:PORT APPLICATION TOPIC STATE_DIRECTORY GUARANTEE` answers each line with a line of JSON: its state, its
+ * counts while it runs, and how many records it restored from the changelog. It ends when its standard input does.
  */
 public final class Counting {
     private static final AtomicLong restored = new AtomicLong();
@@ -40,6 +41,7 @@ public final class Counting {
         words.windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofHours(6))).count(Materialized.as("windowed"));
         KafkaStreams streams = new KafkaStreams(builder.build(), settings(arguments));
         streams.setGlobalStateRestoreListener(new Restoring());
+        streams.setUncaughtExceptionHandler(failed -> StreamThreadExceptionResponse.REPLACE_THREAD);
         streams.start();
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
         while (lines.readLine() != null) {
@@ -56,7 +58,7 @@ public final class Counting {
         settings.put("bootstrap.servers", arguments[0]);
         settings.put("application.id", arguments[1]);
         settings.put("state.dir", arguments[3]);
-        settings.put("processing.guarantee", "at_least_once");
+        settings.put("processing.guarantee", arguments[4]);
         settings.put("commit.interval.ms", "100");
         settings.put("statestore.cache.max.bytes", "0"); // each count goes to the changelog
         settings.put("default.key.serde", Serdes.StringSerde.class.getName());

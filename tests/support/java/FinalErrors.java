@@ -7,7 +7,6 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.function.Function;
 import org.apache.kafka.clients.admin.Admin;
-import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -29,7 +28,6 @@ public final class FinalErrors {
         Map<String, Object> outcomes = new TreeMap<>();
         outcomes.put("admin with SASL", outcome(() -> describe(sasl(plain))));
         outcomes.put("producer with SASL", outcome(() -> produce(sasl(plain), topic)));
-        outcomes.put("consumer with group.protocol=consumer", outcome(() -> consume(plain, topic)));
         outcomes.put("share consumer", outcome(() -> share(plain, topic)));
         System.out.println("\n" + Json.of(outcomes)); // what the clients log goes there too, and ends without a line's end
         System.out.flush();
@@ -49,16 +47,6 @@ public final class FinalErrors {
         }
         return Map.of("error", thrown.getClass().getSimpleName(), "text", String.valueOf(thrown.getMessage()),
             "ms", (System.nanoTime() - started) / 1_000_000);
-    }
-
-    private static Object consume(Map<String, Object> plain, String topic) {
-        Map<String, Object> settings = new TreeMap<>(plain);
-        settings.put("group.id", "of-the-new-protocol");
-        settings.put("group.protocol", "consumer");
-        try (var consumer = new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer())) {
-            consumer.subscribe(List.of(topic));
-            return repeat(consumer::poll);
-        }
     }
 
     private static Object share(Map<String, Object> plain, String topic) {

@@ -15,6 +15,9 @@ OLDER, NEWER = "3.9.2", "4.3.1"
 STREAMS = "kafka-streams-4.3.1"
 """Directory of the jars of Kafka Streams, which the program Counting needs beside Kafka's."""
 
+CONNECT_FILE = "kafka-connect-file-4.3.1"
+"""Directory of the jar of Kafka Connect's file connectors."""
+
 _ROOT = Path(__file__).resolve().parents[3]
 _SOURCES = Path(__file__).parent
 _COMPILE_TIMEOUT_S = 120
@@ -71,11 +74,14 @@ def _compile(target: Path, jars: str, sources: Sequence[Path]) -> None:
 
 
 def _further_jars(program: str) -> list[str]:
-    if program != "Counting":
-        return []
-    directory = _ROOT / ".cache" / STREAMS
-    assert directory.exists(), f"the jars of Kafka Streams are missing: ./test fetches them into {directory}"
-    return [f"{directory}/*"]
+    return [further_jars(STREAMS)] if program == "Counting" else []
+
+
+def further_jars(name: str) -> str:
+    """The class path of jars that are no part of Kafka's own."""
+    directory = _ROOT / ".cache" / name
+    assert directory.exists(), f"jars are missing: ./test fetches them into {directory}"
+    return f"{directory}/*"
 
 
 def _sources(program: str) -> list[Path]:

@@ -16,6 +16,7 @@ from tests.support.kafka.jars import QUICK_START, classpath, java
 
 _START_TIMEOUT_S = 60
 _CLUSTER_ID = "pqbrokerOracle00000000"
+_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT"
 _API_VERSIONS_V0 = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 # Log4j without a configuration prints errors only, which is what is wanted here.
 KAFKAS_JVM = (
@@ -34,9 +35,13 @@ class ApacheKafka:
 
     def __init__(
         self, directory: Path | None = None, *, properties: Mapping[str, str | None] | None = None, heap: str = "1g",
-        jvm: Sequence[str] = QUICK_START,
+        jvm: Sequence[str] = QUICK_START, encrypted: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """`directory`: where one for the data is made; `properties`: added to server.properties, None: left out."""
+        """`directory`: where one for the data is made; `properties`: added to server.properties, None: left out.
+        `encrypted`: settings of a listener SSL beside the plain one."""
+        self._encrypted = encrypted
+        self.encrypted = ""
+        """The address of the listener SSL, HOST:PORT."""
         self._directory = Path(tempfile.mkdtemp(prefix="apache-kafka-", dir=directory))
         self._extra = dict(properties or {})
         self._heap = heap
@@ -60,7 +65,7 @@ class ApacheKafka:
     @property
     def kafka(self) -> str:
         """The address that clients connect to, HOST:PORT."""
-        return self.properties["advertised.listeners"].removeprefix("PLAINTEXT://")
+        return self.properties["advertised.listeners"].split(",")[0].removeprefix("PLAINTEXT://")
 
     @property
     def pid(self) -> int:
@@ -77,6 +82,11 @@ class ApacheKafka:
         """Format the storage and start; returns when the broker answers. KafkaStartError when it does not."""
         port, controller_port = _free_ports(2)
         wanted = {**_properties(self._directory / "log", port, controller_port), **self._extra}
+        if self._encrypted is not None:
+            self.encrypted = f"127.0.0.1:{_free_ports(1)[0]}"
+            wanted |= {"listener.security.protocol.map": _PROTOCOLS, **self._encrypted}
+            for name in ("listeners", "advertised.listeners"):
+                wanted[name] = f"{wanted[name]},SSL://{self.encrypted}"
         self.properties = {name: value for name, value in wanted.items() if value is not None}
         config = self._directory / "server.properties"
         config.write_text("".join(f"{name}={value}\n" for name, value in self.properties.items()))

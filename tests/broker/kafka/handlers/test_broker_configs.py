@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pqbroker.broker.ground.listeners import Address
 from pqbroker.conf.dynamic import DYNAMIC
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages import alter_configs
@@ -229,17 +230,19 @@ async def test_a_refused_commit_changes_nothing(node: Node, client: Client) -> N
             THIS, [("num.partitions", SET, "3"), ("node.id", SET, "4")], 42,
             "Cannot update these configs dynamically: [node.id, num.partitions]",
         ),
-        (THIS, [("ssl.keystore.location", SET, "k")], 42, "ssl.keystore.location cannot be set: this broker has no"),
-        (THIS, [("ssl.client.auth", SET, "required")], 42, "ssl.client.auth cannot be set: this broker has no"),
-        (THIS, [("sasl.enabled.mechanisms", SET, "PLAIN")], 42, "sasl.enabled.mechanisms cannot be set: this broker"),
-        (THIS, [("principal.builder.class", SET, "x")], 42, "principal.builder.class cannot be set: this broker has"),
         (
-            THIS, [("listener.name.plaintext.ssl.keystore.location", SET, "k")], 42,
-            "listener.name.plaintext.ssl.keystore.location cannot be changed: this broker has no settings of one",
+            THIS, [("ssl.keystore.location", SET, "k")], 42,
+            "These security configs can be dynamically updated only per-listener using the listener prefix",
+        ),
+        (THIS, [("ssl.client.auth", SET, "maybe")], 42, "ssl.client.auth is 'maybe'; choose from none, requested"),
+        (THIS, [("principal.builder.class", SET, "x")], 42, "principal.builder.class cannot be set: this broker does"),
+        (
+            EVERY, [("listener.name.plaintext.ssl.keystore.location", SET, "k")], 42,
+            "Cannot update these configs at default cluster level, broker id must be specified",
         ),
         (
             THIS, [("listener.security.protocol.map", SET, "PLAINTEXT:SSL")], 42,
-            "listener.security.protocol.map cannot be changed: the listeners of this broker are plain",
+            "listener.security.protocol.map cannot be changed: the listener PLAINTEXT is PLAINTEXT until",
         ),
         (THIS, [("listeners", SET, "PLAINTEXT://:1")], 42, "listeners cannot be changed: this node listens on"),
         (THIS, [("listeners", APPEND, "OTHER://:1")], 42, "listeners cannot be changed: this node listens on"),
@@ -285,7 +288,7 @@ async def test_what_is_not_set_is_deleted_without_a_word(client: Client) -> None
 
 async def test_what_promises_nothing_is_taken_with_a_warning(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     taken = [
-        ("sasl.login.refresh.window.factor", "0.7"), ("ssl.cipher.suites", "a"), ("ssl.protocol", "TLSv1.2"),
+        ("sasl.login.refresh.window.factor", "0.7"), ("ssl.provider", "x"), ("ssl.protocol", "TLSv1.2"),
         ("ssl.client.auth", "none"), ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,OTHER:SSL"),
         ("leader.replication.throttled.rate", "5"), ("config.providers", "file"),
     ]  # fmt: skip
@@ -297,7 +300,7 @@ async def test_what_promises_nothing_is_taken_with_a_warning(client: Client, cap
     (warning,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert "without effect" in warning
     assert "sasl.login.refresh.window.factor" in warning
-    asked = DescribeConfigsResource(resource_type=BROKER, resource_name=THIS, configuration_keys=["ssl.protocol"])
+    asked = DescribeConfigsResource(resource_type=BROKER, resource_name=THIS, configuration_keys=["ssl.provider"])
     (config,) = (
         (await client.ask(DescribeConfigsRequest(resources=[asked], include_documentation=True))).results[0].configs
     )
@@ -317,6 +320,24 @@ async def test_a_nodes_places_are_described_as_they_are(start: Callable[..., Awa
     assert await change(client, THIS, ("listeners", SET, listening)) == (0, None)
     assert (await change(client, THIS, ("listeners", SUBTRACT, listening)))[0] == ErrorCode.INVALID_REQUEST
     assert (await described(client, BROKER, THIS, "listeners"))["listeners"] == found["listeners"]
+
+
+@pytest.mark.parametrize(
+    ("http", "settings", "advertised"),
+    [
+        (None, {"advertised_http": "web.example:80"}, ""),
+        (Address("127.0.0.1", 0), {}, "127.0.0.1:PORT"),
+        (Address("0.0.0.0", 0), {"advertised_listeners": "broker.example:9094"}, "broker.example:PORT"),
+        (Address("127.0.0.1", 0), {"advertised_http": "https://web.example:80"}, "https://web.example:80"),
+    ],
+)
+async def test_the_http_address_is_described_as_clients_reach_it(
+    start: Callable[..., Awaitable[Node]], http: Address | None, settings: dict[str, str], advertised: str
+) -> None:
+    node = await start(http=http, **settings)
+    found = await described(await node.connect(), BROKER, THIS, "pqbroker.advertised.http")
+    port = "" if node.server.http_address is None else str(node.server.http_address.port)
+    assert found["pqbroker.advertised.http"][0] == advertised.replace("PORT", port)
 
 
 async def test_what_clients_are_told_to_connect_to_is_described(start: Callable[..., Awaitable[Node]]) -> None:

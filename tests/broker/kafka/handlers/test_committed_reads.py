@@ -1,6 +1,7 @@
 """Fetch, ListOffsets and DescribeProducers of a log with Kafka's transactions, and clients that read it."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -8,9 +9,13 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
+from pqbroker.pq.log.producer_transactions import TransactionsChange
 from pqbroker.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from pqbroker.protocol.messages.fetch import PartitionData
 from pqbroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from pqbroker.protocol.primitives import Buffer
+from pqbroker.storage.engine import BlobKey
+from pqbroker.storage.memory import MemoryShard
 from tests.broker.conftest import Node
 from tests.broker.kafka.handlers.test_fetch import fetch_request, offsets, only
 from tests.broker.transacted_log import P, Q, begun
@@ -68,6 +73,28 @@ async def test_a_parked_fetch_wakes_when_the_last_stable_offset_moves(node: Node
     assert not parked.done()
     await server.end_transaction(Q, 0, 4, is_commit=True)
     assert offsets(await parked) == [6, 7, 8, 9]
+
+
+async def test_what_was_aborted_is_named_also_where_a_cleaner_takes_it_out_while_it_is_read(
+    start: Callable[..., Awaitable[Node]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await start(cache_bytes=0, head_bytes=0)
+    server, client = await begun(node), await node.connect()
+    await server.write(*batch(bytes(20_000)))
+    await server.flush()
+    intact = MemoryShard.read
+
+    async def reading(shard: MemoryShard, ranges: list[tuple[BlobKey, int, int]]) -> list[Buffer]:
+        found = await intact(shard, ranges)
+        server.state.transactions.apply(emptied)
+        return found
+
+    emptied = TransactionsChange()
+    emptied.dropped = [4]
+    monkeypatch.setattr(MemoryShard, "read", reading)
+    data = await only(client, fetch_request((0, 0), isolation_level=COMMITTED))
+    assert server.state.transactions.aborted is None
+    assert (offsets(data), told(data)) == ([0, 1, 2, 3, 4, 5], [(P, 1)])
 
 
 async def test_list_offsets_ends_at_the_last_stable_offset(node: Node, client: Client) -> None:

@@ -40,7 +40,7 @@ async def test_what_is_advertised_is_what_is_served_and_produce_from_0(client: C
     advertised = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
     assert advertised == {api.key: (0 if api.key == 0 else api.version_min, api.version_max) for api in APIS}
     assert set(advertised) >= {*range(4), *range(8, 17), 18, 19, 20, 22, 23, 32, 37, 42, 47, 60}
-    assert [each.name for each in response.finalized_features] == (["transaction.version"] if version >= 3 else [])
+    assert ("transaction.version" in [each.name for each in response.finalized_features]) is (version >= 3)
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "x\n"])

@@ -9,6 +9,7 @@ import pytest
 from pqbroker.conf.declare import declarations
 from pqbroker.conf.named_resources import ClientMetricsConfig, GroupConfig
 from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pqbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from pqbroker.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from tests.broker.conftest import Node, until
@@ -88,7 +89,9 @@ async def test_items_are_appended_to_a_list_and_subtracted(client: Client) -> No
     ("kind", "name", "asked", "code"),
     [
         (GROUP, "g", ("no.such", SET, "1"), ErrorCode.INVALID_CONFIG),
-        (GROUP, "g", (SESSION, SET, "1"), ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", (SESSION, SET, "0"), ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", (SESSION, SET, "44999"), ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", (SESSION, SET, "60001"), ErrorCode.INVALID_CONFIG),
         (GROUP, "g", (SESSION, APPEND, "1"), ErrorCode.INVALID_CONFIG),
         (GROUP, "", (SESSION, SET, "50000"), ErrorCode.INVALID_REQUEST),
         (GROUP, "g" * 1025, (SESSION, SET, "50000"), ErrorCode.INVALID_REQUEST),
@@ -125,6 +128,32 @@ async def test_synonyms_of_a_groups_configs_are_settings_of_the_node(client: Cli
     assert await synonyms(GROUP, SESSION) == [(SESSION, 8), (f"group.{SESSION}", 5)]
     assert await synonyms(CLIENT_METRICS, "interval.ms") == [("interval.ms", 7)]
     assert await synonyms(GROUP, "share.isolation.level") == [("share.isolation.level", 5)]
+
+
+async def test_a_group_has_what_the_node_is_set_to_until_it_is_set_itself(start: Any) -> None:
+    node = await start(group_consumer_session_timeout_ms=50_000)
+    client = await node.connect()
+    shown = await texts(client, GROUP, "g")
+    assert (shown[SESSION], shown["consumer.heartbeat.interval.ms"]) == (("50000", 4), ("5000", 5))
+    await change(client, resource(("group.consumer.assignment.interval.ms", SET, "7"), kind=BROKER, name="1"))
+    assert (await texts(client, GROUP, "g"))["consumer.assignment.interval.ms"] == ("7", 2)
+
+
+async def test_times_of_a_group_are_in_force_at_the_next_heartbeat(client: Client) -> None:
+    async def interval_ms(epoch: int) -> tuple[int, int]:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id="m", member_epoch=epoch, rebalance_timeout_ms=1000, subscribed_topic_names=[],
+            topic_partitions=[],
+        )  # fmt: skip
+        answer = await client.ask(request, 1)
+        assert answer.error_code == ErrorCode.NONE
+        return answer.heartbeat_interval_ms, answer.member_epoch
+
+    shown, epoch = await interval_ms(0)
+    assert shown == 5000
+    asked = ("consumer.heartbeat.interval.ms", SET, "6000")
+    assert await change(client, resource(asked, kind=GROUP, name="g")) == [(0, None)]
+    assert (await interval_ms(epoch))[0] == 6000
 
 
 async def test_validate_only_sets_nothing(client: Client) -> None:

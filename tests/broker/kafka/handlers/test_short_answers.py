@@ -14,7 +14,6 @@ from pqbroker.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from pqbroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pqbroker.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from pqbroker.protocol.messages.describe_quorum import AskedPartition, AskedTopic, DescribeQuorumRequest
 from pqbroker.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
@@ -34,15 +33,6 @@ UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 async def test_a_handshake_is_refused_on_a_plain_listener(client: Client, version: int, mechanism: str) -> None:
     response = await client.ask(SaslHandshakeRequest(mechanism=mechanism), version)
     assert (response.error_code, response.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
-
-
-@pytest.mark.parametrize("version", range(2))
-async def test_a_member_of_a_new_consumer_group_gets_a_final_error(client: Client, version: int) -> None:
-    request = ConsumerGroupHeartbeatRequest(group_id="g", member_epoch=0, subscribed_topic_names=["t"])
-    response = await client.ask(request, version)
-    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert "group.protocol=classic" in response.error_message
-    assert (response.member_id, response.assignment) == (None, None)
 
 
 async def test_a_member_of_a_share_group_gets_a_final_error(client: Client) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pqbroker.broker.kafka.handlers import fetch
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -16,6 +17,7 @@ from pqbroker.protocol.messages.api_versions import ApiVersionsRequest
 from pqbroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from pqbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pqbroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pqbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from pqbroker.protocol.messages.list_transactions import ListTransactionsRequest
 from pqbroker.protocol.messages.offset_fetch import (
@@ -28,6 +30,7 @@ from pqbroker.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from pqbroker.protocol.records import batches
 from tests.broker.conftest import Node, make_batch, produce_request
 from tests.broker.kafka.handlers.test_offsets import commit, delete
 from tests.broker.kafka.transacting import WireProducer, committed_values, produced
@@ -62,9 +65,10 @@ async def fetch_offset(client: Client, index: int = 0, *, is_stable: bool = Fals
 @pytest.mark.parametrize("version", [3, 4])
 async def test_the_second_transaction_protocol_is_finalized(client: Client, version: int) -> None:
     answer = await client.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), version)
-    assert [(each.name, each.max_version_level) for each in answer.finalized_features] == [("transaction.version", 2)]
+    finalized = {each.name: each.max_version_level for each in answer.finalized_features}
+    assert finalized["transaction.version"] == 2
     supported = [(each.name, each.min_version, each.max_version) for each in answer.supported_features]
-    assert supported == ([("transaction.version", 0, 2)] if version >= 4 else [])
+    assert (("transaction.version", 0, 2) in supported) is (version >= 4)
 
 
 async def test_a_transactional_id_has_this_node_as_its_coordinator(node: Node, client: Client) -> None:
@@ -475,3 +479,31 @@ async def test_two_instances_side_by_side_never_both_write(node: Node, topic: st
     done = sum(await asyncio.gather(*(work(each, b"%d" % number) for number, each in enumerate(producers))))
     await producers[0].until_state("CompleteCommit", "CompleteAbort", "Empty")
     assert len(await committed_values(client, "t")) == done
+
+
+async def test_an_answer_names_so_many_aborted_transactions_and_the_next_one_continues(
+    node: Node, producer: WireProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "ABORTED_NAMED_MAX", 2)
+    for number in range(5):
+        assert await producer.produce("t", b"%d" % number, version=12) == "NONE"
+        assert await producer.end(is_commit=False, version=5) == "NONE"
+    await node.produce("t", b"plain")
+    client, offset, named = await node.connect(), 0, list[int]()
+    while offset < 11:
+        asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+        topics = [FetchTopic(topic="t", partitions=[asked])]
+        request = FetchRequest(max_wait_ms=60_000, min_bytes=1 << 19, isolation_level=1, topics=topics)
+        if offset == 0:
+            request.min_bytes = 1
+        else:
+            request.max_wait_ms = 0
+        data = (await client.ask(request, 12)).responses[0].partitions[0]
+        found = [each.first_offset for each in data.aborted_transactions]
+        assert len(found) <= 3
+        named += [each for each in found if each >= offset]
+        records = bytes(data.records)
+        headers = [header for _, header in batches(records)]
+        assert headers[0].base_offset == offset
+        offset = headers[-1].base_offset + 1
+    assert named == [0, 2, 4, 6, 8]

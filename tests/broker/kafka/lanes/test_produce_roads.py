@@ -14,7 +14,10 @@ from pqbroker.broker.kafka.apis.lane import LANES_MAX
 from pqbroker.broker.kafka.lanes import produce_answers, produce_lane
 from pqbroker.broker.kafka.net import dispatch
 from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from pqbroker.protocol.messages.end_txn import EndTxnRequest
 from pqbroker.protocol.messages.fetch import FetchRequest
+from pqbroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from pqbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pqbroker.protocol.records import Record, encode_batch
 from pqbroker.storage.pool_status import Colour
@@ -219,14 +222,121 @@ def test_a_connection_has_lanes_for_the_forms_that_it_used_last(both: Roads) -> 
     assert both.taken == [False, True, False, True]
 
 
-def test_more_topics_or_a_transactional_id_have_no_lane(both: Roads) -> None:
+def in_transaction(
+    topic: str, version: int, parts: list[tuple[int, int]], claim: tuple[int, int], name: str = "x"
+) -> bytes:
+    """A Produce of a transactional producer; of each partition the sequence of its batch."""
+    producer_id, epoch = claim
+    data = [
+        PartitionProduceData(
+            index=index,
+            records=memoryview(
+                batch(attributes=0x10, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+            ),
+        )
+        for index, sequence in parts
+    ]
+    asked = TopicProduceData(name=topic, topic_id=TOPIC_ID, partition_data=data)
+    request = ProduceRequest(acks=-1, timeout_ms=9, transactional_id=name, topic_data=[asked])
+    return request_frame(request, version, correlation_id=77, client_id=b"c")
+
+
+def begin_transaction(both: Roads, topic: str, *partitions: int) -> tuple[int, int]:
+    """Initialise a producer of the id x, and add partitions; return its id and epoch, which both nodes give alike."""
+    both.send(topic, request_frame(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4))
+    images = [road.node.cell.current.transactional_producers.find("x") for road in both.roads]
+    (claim,) = {(image.producer_id, image.epoch) for image in images if image is not None}
+    if partitions:
+        added = AddPartitionsToTxnTopic(name=topic, partitions=[*partitions])
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="x", v3_and_below_producer_id=claim[0], v3_and_below_producer_epoch=claim[1],
+            v3_and_below_topics=[added],
+        )  # fmt: skip
+        both.send(topic, request_frame(request, 3))
+    return claim
+
+
+@pytest.mark.parametrize("config", [{}, {"cleanup.policy": "compact"}])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_batches_of_an_open_transaction_take_the_lane(both: Roads, version: int, config: dict[str, str]) -> None:
+    topic = both.begin(config=config)
+    claim = begin_transaction(both, topic, 0, 1)
+    for sequence in range(3):
+        both.send(topic, in_transaction(topic, version, [(0, sequence), (1, sequence)], claim))
+    assert both.taken == [True] * 2
+
+
+@pytest.mark.parametrize("version", [9, 11, 12, 13])
+def test_a_partition_that_is_not_added_and_another_epoch_are_dispatched(both: Roads, version: int) -> None:
+    topic = both.begin()
+    claim = begin_transaction(both, topic, 0)
+    both.send(topic, in_transaction(topic, version, [(0, 0)], claim))
+    both.send(topic, in_transaction(topic, version, [(0, 1), (2, 0)], claim))
+    both.send(topic, in_transaction(topic, version, [(0, 2)], (claim[0], claim[1] + 1)))
+    both.send(topic, in_transaction(topic, version, [(0, 2)], (claim[0] + 1, claim[1])))
+    assert both.taken == [False] * 3
+    both.send(topic, in_transaction(topic, version, [(0, 2)], claim))
+    assert both.taken[3:] == [True]
+
+
+@pytest.mark.parametrize("version", [11, 12])
+@pytest.mark.parametrize("is_commit", [False, True])
+def test_batches_behind_the_end_of_a_transaction_are_dispatched(both: Roads, version: int, is_commit: bool) -> None:
+    topic = both.begin()
+    claim = begin_transaction(both, topic, 0)
+    end = EndTxnRequest(
+        transactional_id="x", producer_id=claim[0], producer_epoch=claim[1], committed=is_commit
+    )
+    frames = [in_transaction(topic, version, [(0, sequence)], claim) for sequence in range(3)]
+    both.send(topic, frames[0])
+    both.send(topic, frames[1], request_frame(end, 4), frames[2])
+    assert both.taken == [True, False]
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_batch_beside_the_end_of_its_transaction_is_dispatched(both: Roads, version: int) -> None:
+    topic = both.begin(2)
+    claim = begin_transaction(both, topic, 0)
+    end = EndTxnRequest(transactional_id="x", producer_id=claim[0], producer_epoch=claim[1], committed=True)
+    frames = [in_transaction(topic, version, [(0, sequence)], claim) for sequence in range(3)]
+
+    async def overlap(road: Road) -> None:
+        road.send(1, topic, [request_frame(end, 4)])
+        while not any(ids.is_busy for ids in _residents(road)):  # noqa: ASYNC110 (a state, nobody sets an event)
+            await asyncio.sleep(0)
+        road.send(0, topic, [frames[2]])
+
+    both.send(topic, frames[0])
+    both.send(topic, frames[1])
+    both.run(overlap)
+    both.compare(topic)
+    assert both.taken == [True, False]
+
+
+def _residents(road: Road) -> list[Any]:
+    producers = road.node.cell.current.transactional_producers
+    return [resident for ids in producers._ids for resident in ids.residents.values()]
+
+
+def test_a_batch_without_a_transaction_has_a_lane_of_its_own(both: Roads) -> None:
+    topic = both.begin()
+    claim = begin_transaction(both, topic, 0)
+    data = [PartitionProduceData(index=0, records=memoryview(batch()))]
+    asked = TopicProduceData(name=topic, topic_id=TOPIC_ID, partition_data=data)
+    plain = request_frame(ProduceRequest(acks=-1, timeout_ms=9, transactional_id="x", topic_data=[asked]), 9)
+    for frame in (plain, plain, in_transaction(topic, 9, [(0, 0)], claim), produce(topic, 9, [(0, "transactional")])):
+        both.send(topic, frame)
+    assert both.taken[0] is True
+    assert both.taken[-1] is False
+
+
+def test_more_topics_have_no_lane(both: Roads) -> None:
     topic = both.begin()
     data = [PartitionProduceData(index=0, records=memoryview(batch()))]
     asked = TopicProduceData(name=topic, partition_data=data)
     for request in (
         ProduceRequest(acks=-1, topic_data=[asked, asked]),
         ProduceRequest(acks=-1, topic_data=[]),
-        ProduceRequest(acks=-1, transactional_id="x", topic_data=[asked]),
         ProduceRequest(acks=2, topic_data=[asked]),
     ):
         for _ in range(2):

@@ -26,6 +26,7 @@ from pqbroker.broker.kafka.net.receiving import Receiving
 from pqbroker.broker.node.parts import Node
 from pqbroker.broker.services.cells.cell_owner import CellOwner
 from pqbroker.broker.services.leaders import Leaders
+from pqbroker.broker.services.logins.logins import Logins
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.dynamic import layers
 from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -113,6 +114,7 @@ class Bench:
             sessions=FetchSessions(10, 10, lambda: 0), producer_ids=None, cluster_id="c", leaders=Leaders(1),  # type: ignore[arg-type]
             api_ranges=((18, 0, 4),), turns=Turns(loop), answers=AnswerBudget(1 << 27, loop.time),
             connections=Connections(loop, self.metrics, lambda: self.node.settings.max_connections),
+            logins=Logins(loop, lambda: cell.current.scheme, lambda: self.node.settings, lambda: 0),
         )  # fmt: skip
         self.receiving = Receiving(node.settings, loop)
         self.budget = self.receiving.budget

@@ -14,8 +14,8 @@ from pqbroker.storage.engine import CommitRefused
 from pqbroker.storage.ids import TabletId
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.tablets.cell import Cell
-from pqbroker.storage.tablets.coordinator_rows import ResidentRows
 from pqbroker.storage.tablets.hosting import TabletHost, TabletSample
+from pqbroker.storage.tablets.resident_rows import ResidentRows
 from pqbroker.storage.tablets.row_sets import Row
 from pqbroker.storage.tablets.tablet import TabletType
 from tests.broker.conftest import until

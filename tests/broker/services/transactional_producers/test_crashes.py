@@ -80,7 +80,7 @@ async def test_a_loss_at_any_commit_tears_no_transaction(node: Node, is_second: 
             numbers += [number] if is_commit else []
             await until_ended(producer)
             node.engine.faults.clear()
-        assert node.server.node.metrics.cell_openings > openings or after >= COMMITS - 5
+        assert node.server.node.metrics.cell_openings > openings or after >= COMMITS - 7
     await check(await node.connect(), numbers)
 
 

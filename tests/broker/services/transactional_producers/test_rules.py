@@ -216,6 +216,19 @@ def test_a_producer_of_version_2_whose_transaction_timed_out_may_abort_it_and_go
     assert code_of(refused) is ErrorCode.INVALID_TXN_STATE
 
 
+@pytest.mark.parametrize("is_commit", [False, True])
+def test_the_end_of_an_empty_transaction_waits_for_the_end_of_the_one_before(is_commit: bool) -> None:
+    """franz-go aborts what it has produced nothing for, right behind a commit."""
+    ongoing, asked = image_in("Ongoing", bumps_epochs=True), End(is_commit, bumps_epochs=True)
+    decided = held(rules.end(ongoing, Claim(7, 4), End(is_commit=True, bumps_epochs=True), 20))
+    step = rules.end(decided, Claim(7, 5), asked, 21)
+    assert (code_of(step), step.waits) == (ErrorCode.CONCURRENT_TRANSACTIONS, True)
+    followed = rules.end(rules.complete(decided, 30), Claim(7, 5), asked, 31)
+    assert code_of(followed) is (ErrorCode.INVALID_TXN_STATE if is_commit else ErrorCode.NONE)
+    last = image_in("PrepareCommit", epoch=rules.PRODUCER_EPOCH_MAX, next_producer_id=900, bumps_epochs=True)
+    assert rules.end(last, Claim(900, 0), asked, 21).waits
+
+
 def pending(group_id: str = "g", offset: int = 5, partition: PartitionId = PARTITION) -> PendingOffset:
     return PendingOffset(group_id, partition, offset, -1, "", 100, "")
 

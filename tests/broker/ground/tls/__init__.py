@@ -1,0 +1,1 @@
+"""Tests of TLS under both doors."""

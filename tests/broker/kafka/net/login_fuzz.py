@@ -1,0 +1,149 @@
+"""Frames of all kinds before a login: python -m tests.broker.kafka.net.login_fuzz FRAMES [SEED]
+
+Each connection gets some frames, whole, cut, of other APIs, with lying lengths, tokens of every mechanism with bytes
+changed. None of them may come past the gate: `Escaped` says which did, and its seed.
+"""
+
+import asyncio
+import random
+import struct
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from pqbroker.broker.ground.access import ANONYMOUS
+from pqbroker.broker.ground.listeners import Address, Listener
+from pqbroker.broker.kafka.apis.login import LoginState
+from pqbroker.broker.kafka.net.connection import Connection
+from pqbroker.broker.kafka.net.dispatch import Dispatcher
+from pqbroker.broker.kafka.net.login_gate import LoginEntrance, receiving_before_login
+from pqbroker.broker.kafka.net.receiving import Receiving
+from pqbroker.broker.kafka.served import APIS
+from pqbroker.broker.node.first_user import FirstUser
+from pqbroker.broker.node.parts import Node
+from pqbroker.broker.node.server import Server
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.protocol.messages.api_versions import ApiVersionsRequest
+from pqbroker.protocol.messages.metadata import MetadataRequest
+from pqbroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from pqbroker.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from pqbroker.security.protocols import SecurityProtocol
+from pqbroker.storage.memory import MemoryEngine
+from tests.broker.kafka.net.test_connection import Wire
+from tests.broker.wire import request_frame
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+FRAMES_OF_ONE = 6
+BEFORE_LOGIN = frozenset((17, 18, 36))
+LISTENER = Listener("LOCKED", Address("127.0.0.1", 0), protocol=SecurityProtocol.SASL_PLAINTEXT)
+SETTINGS = BrokerSettings(sasl_mechanisms=MECHANISMS, failed_login_delay_ms=0, sasl_bytes_max=4096)
+TOKENS = (
+    b"\0root\0wrong", b"\0\0", b"root", b"\0root\0", b"n,,n=root,r=abc", b"n,,n=root,r=abc,ext=1", b"n,a=x,n=root,r=a",
+    b"c=biws,r=abc,p=AAAA", b"c=biws,r=", b"", b"\xff" * 20, b"n,,n=" + b"=2C" * 500 + b",r=x", b"," * 2000,
+)  # fmt: skip
+
+
+class Escaped(AssertionError):
+    """A client came past the gate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fuzzed:
+    """What became of a run."""
+
+    frames: int
+    connections: int
+    answered: int
+    """Connections that got at least one answer."""
+    held_bytes: int
+    """Bytes that the budget of clients before their login counts at the end: none."""
+
+
+def random_frame(choice: random.Random) -> bytes:
+    """A frame with its length, often one that could be meant."""
+    kind = choice.randrange(8)
+    if kind == 0:
+        return struct.pack(">i", size := choice.choice((0, 1, 2, 7, 60))) + choice.randbytes(size)
+    if kind == 1:
+        return struct.pack(">i", choice.choice((-1, 4097, 1 << 30, 5))) + choice.randbytes(choice.randrange(20))
+    if kind == 2:
+        head = struct.pack(">hhih", choice.choice([*range(80), -1, 999]), choice.randrange(-1, 14), 1, -1)
+        body = head + choice.randbytes(choice.randrange(60))
+        return struct.pack(">i", len(body)) + body
+    if kind == 3:
+        token = bytearray(choice.choice(TOKENS))
+        if token and choice.random() < 0.5:
+            token[choice.randrange(len(token))] = choice.randrange(256)
+        headed = request_frame(SaslAuthenticateRequest(auth_bytes=bytes(token)), choice.randrange(3))
+        return headed if choice.random() < 0.7 else struct.pack(">i", len(token)) + bytes(token)
+    if kind == 4:
+        mechanism = choice.choice((*MECHANISMS, "GSSAPI", "", "x" * 300))
+        return request_frame(SaslHandshakeRequest(mechanism=mechanism), choice.randrange(2))
+    if kind == 5:
+        asked = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+        return request_frame(asked, choice.randrange(5))
+    if kind == 6:
+        return request_frame(MetadataRequest(topics=None), 12)
+    whole = bytearray(random_frame(choice))
+    if len(whole) > 4:
+        whole[choice.randrange(4, len(whole))] ^= 1 << choice.randrange(8)
+    return bytes(whole)
+
+
+async def fuzz(frames: int, seed: int) -> Fuzzed:
+    """Send so many frames."""
+    server = Server(SETTINGS, MemoryEngine(64 << 20), [LISTENER])
+    await server.start(FirstUser("root", "secret"))
+    node, choice = server.node, random.Random(seed)
+    before = receiving_before_login(SETTINGS, node.loop)
+    entrance = LoginEntrance(Dispatcher(node, APIS), Receiving(SETTINGS, node.loop))
+    connect = partial(Connection, node, entrance, before, node.connections, LISTENER)
+    sent = connections = answered = 0
+    while sent < frames:
+        many = [choice.randrange(1, FRAMES_OF_ONE + 1) for _ in range(20)]
+        wires = await asyncio.gather(*(_serve(connect, choice, count, seed) for count in many))
+        sent += sum(many)
+        connections += len(wires)
+        answered += sum(bool(wire.written) for wire in wires)
+        _check(node, seed)
+    await server.stop()
+    return Fuzzed(sent, connections, answered, before.budget.taken)
+
+
+async def _serve(connect: Callable[[], Connection], choice: random.Random, count: int, seed: int) -> Wire:
+    wire = Wire()
+    connection = connect()
+    connection.connection_made(wire)
+    login = connection.peer.login
+    assert login is not None
+    for _ in range(count):
+        data = random_frame(choice)
+        if wire.is_closed or login.state is LoginState.FAILED:
+            break
+        while data:
+            buffer = connection.get_buffer(len(data))
+            piece = data[: len(buffer)]
+            buffer[: len(piece)] = piece
+            connection.buffer_updated(len(piece))
+            data = data[len(piece) :]
+            if wire.is_closed:
+                break
+        for _ in range(4):
+            await asyncio.sleep(0)
+    if login.state is LoginState.LOGGED_IN or connection.peer.principal != ANONYMOUS:
+        raise Escaped(f"seed {seed}")
+    if any(connection.peer.apis >> key & 1 for key in range(90) if key not in BEFORE_LOGIN):
+        raise Escaped(f"seed {seed}: an API before a login")
+    connection.connection_lost(None)
+    return wire
+
+
+def _check(node: Node, seed: int) -> None:
+    served = {route.api for route in node.metrics.routes if route.count}
+    if served - {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}:
+        raise Escaped(f"seed {seed}: {served}")
+
+
+if __name__ == "__main__":
+    print(asyncio.run(fuzz(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1)))

@@ -1,0 +1,91 @@
+"""Tests that other projects have for transactions: python -m tests.compat.foreign_suites
+
+librdkafka's 0055, 0061, 0098, 0103, 0129 and 0137, built from the sources in the npm package of its JavaScript client,
+and franz-go's TestTxnEtl. Their topics have three replicas in 0103, which one broker refuses: there it is one.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from pqbroker.testing import FOR_TESTS, broker
+from tests.support.drivers.franz_go_driver import own_tests
+
+PACKAGE: Final = "@confluentinc/kafka-javascript@1.10.1"
+BUILT: Final = Path(__file__).resolve().parents[2] / ".cache" / "librdkafka-2.15.1"
+TESTS: Final = ("0055", "0061", "0098", "0103", "0129", "0137")
+RECORDS: Final = 100_000
+"""Records of franz-go's test."""
+_CONFIGURED: Final = ("--disable-sasl", "--disable-ssl", "--disable-zstd", "--disable-curl", "--no-download")
+_REPLICAS = re.compile(r"(test_create_topic_wait_exists\([^;]*), 3, 5000\)")
+_TIMEOUT_S: Final = 1800
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.compat.foreign_suites", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(TESTS)}, TestTxnEtl; without: all")
+    names: Sequence[str] = parser.parse_args().names or [*TESTS, "TestTxnEtl"]
+    if any(name in TESTS for name in names):
+        build()
+    failed: list[str] = []
+    with broker(settings=FOR_TESTS) as node:
+        for name in names:
+            is_good = run(name, node.kafka)
+            print(f"{name} {'passed' if is_good else 'FAILED'}", flush=True)
+            failed += [] if is_good else [name]
+    print(f"{len(names) - len(failed)} of {len(names)} tests of librdkafka and franz-go passed: {', '.join(names)}")
+    sys.exit(1 if failed else 0)
+
+
+def run(name: str, address: str) -> bool:
+    """Run one test; its output is printed where it fails."""
+    if name == "TestTxnEtl":
+        settings = {"KGO_SEEDS": address, "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": str(RECORDS), "GOMAXPROCS": "1"}
+        return _passes([str(own_tests()), "-test.run", f"^{name}$"], Path.cwd(), settings)
+    directory = BUILT / "tests"
+    (directory / "test.conf").write_text(f"bootstrap.servers={address}\n", encoding="utf-8")
+    return _passes(["./test-runner", "-Q"], directory, {"TESTS": name, "LD_LIBRARY_PATH": "../src:../src-cpp"})
+
+
+def _passes(command: Sequence[str], directory: Path, settings: Mapping[str, str]) -> bool:
+    done = subprocess.run(
+        command, cwd=directory, env=os.environ | settings, capture_output=True, timeout=_TIMEOUT_S, check=False
+    )
+    if done.returncode:
+        print((done.stdout + done.stderr).decode(errors="replace")[-3000:])
+    return not done.returncode
+
+
+def build() -> None:
+    """Fetch and build librdkafka and its tests, unless that was done before."""
+    if BUILT.exists():
+        return
+    BUILT.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=BUILT.parent) as scratch:
+        _perform(["npm", "pack", PACKAGE], Path(scratch))
+        (packed,) = Path(scratch).glob("*.tgz")
+        _perform(["tar", "xzf", packed.name, "package/deps/librdkafka"], Path(scratch))
+        sources = Path(scratch, "package", "deps", "librdkafka")
+        changed = sources / "tests" / "0103-transactions.c"
+        changed.write_text(_REPLICAS.sub(r"\1, 1, 5000)", changed.read_text(encoding="utf-8")), encoding="utf-8")
+        _perform(["./configure", *_CONFIGURED], sources)
+        _perform(["make", "libs"], sources)
+        _perform(["make", "test-runner"], sources / "tests")
+        shutil.move(sources, BUILT)
+
+
+def _perform(command: Sequence[str], directory: Path) -> None:
+    done = subprocess.run(command, cwd=directory, capture_output=True, timeout=_TIMEOUT_S, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}: {done.stderr.decode(errors='replace')[-2000:]}")
+
+
+if __name__ == "__main__":
+    main()

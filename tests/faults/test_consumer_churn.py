@@ -1,0 +1,26 @@
+"""Fifty members of one group of the consumer protocol come and go, for 6 s or $PQBROKER_TESTS_CHURN_SECONDS.
+
+Two minutes: `python -m tests.faults.consumer_churn --seconds 120`.
+"""
+
+import asyncio
+import os
+import random
+
+import pytest
+
+from pqbroker.testing import broker
+from tests.faults.consumer_churn import SETTINGS, run
+
+SECONDS = float(os.environ.get("PQBROKER_TESTS_CHURN_SECONDS", "6"))
+
+
+@pytest.mark.timeout(180 + SECONDS)
+def test_a_partition_has_one_owner_in_every_epoch_and_each_record_is_read() -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    with broker(settings=SETTINGS) as node:
+        book = asyncio.run(run(node.kafka, seconds=SECONDS, seed=seed))
+    assert len({epoch for _, epoch in book.owners}) >= 3, "hardly a reconciliation was over in time"
+    assert set(book.events) == {"leave", "die", "freeze"}
+    assert book.written.total() > 100

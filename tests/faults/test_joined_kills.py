@@ -1,0 +1,20 @@
+"""A few `kill -9` of a broker under transactions of records, offsets and rows, or $PQBROKER_TESTS_KILLS of them."""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.faults.joined_kills import run
+
+KILLS = int(os.environ.get("PQBROKER_TESTS_KILLS", "4"))
+
+
+@pytest.mark.spec("E.12")
+@pytest.mark.timeout(180 + 20 * KILLS)
+def test_no_transaction_over_records_offsets_and_rows_is_torn_lost_or_doubled_by_kills(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    ended = run(tmp_path, kills=KILLS, seed=seed)
+    assert len(ended.acknowledged) > KILLS

@@ -1,0 +1,1 @@
+"""Tests of properties, key stores, TLS options and contexts."""
