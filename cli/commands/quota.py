@@ -15,22 +15,25 @@ from pqbroker.cli.refusals import WrongInput
 app = Family("Show and change quotas of clients: bytes, processor time, partitions, connections.")
 
 QuotaUser = Annotated[
-    str | None, option("--user", metavar="NAME", help=f"User; {EVERY_OTHER} for those without a quota of their own.")
+    str | None,
+    option("--for-user", metavar="NAME", help=f"User; {EVERY_OTHER} for those without a quota of their own."),
 ]
 QuotaClientId = Annotated[
-    str | None, option("--client-id", metavar="NAME", help=f"Client id; {EVERY_OTHER} for all others.")
+    str | None, option("--for-client-id", metavar="NAME", help=f"Client id; {EVERY_OTHER} for all others.")
 ]
-QuotaAddress = Annotated[str | None, option("--ip", metavar="ADDRESS", help=f"Address; {EVERY_OTHER} for all others.")]
+QuotaAddress = Annotated[
+    str | None, option("--for-ip", metavar="ADDRESS", help=f"Address; {EVERY_OTHER} for all others.")
+]
 
 
-@declare(app, "list", "pqbroker quota list --user ann")
+@declare(app, "list", "pqbroker quota list --for-user ann")
 def list_quotas(
-    user: QuotaUser = None, client_id: QuotaClientId = None, ip: QuotaAddress = None, broker: Broker = DEFAULT_KAFKA,
-    json: Json = False,
+    for_user: QuotaUser = None, for_client_id: QuotaClientId = None, for_ip: QuotaAddress = None,
+    broker: Broker = DEFAULT_KAFKA, json: Json = False,
 ) -> None:  # fmt: skip
     """List quotas: all, or those of a user, a client id or an address."""
     with Cluster(broker) as cluster:
-        found = describe_quotas(cluster, _entity(user, client_id, ip))
+        found = describe_quotas(cluster, _entity(for_user, for_client_id, for_ip))
     if json:
         for entity, values in found:
             show_json({"entity": entity, "quotas": values})
@@ -41,11 +44,11 @@ def list_quotas(
         say("no quota")
 
 
-@declare(app, "set", "pqbroker quota set --user ann --produce 1048576")
+@declare(app, "set", "pqbroker quota set --for-user ann --produce 1048576")
 def set_quotas(
-    user: QuotaUser = None,
-    client_id: QuotaClientId = None,
-    ip: QuotaAddress = None,
+    for_user: QuotaUser = None,
+    for_client_id: QuotaClientId = None,
+    for_ip: QuotaAddress = None,
     produce: Annotated[
         float | None, option("--produce", metavar="BYTES", help="Bytes a second to write (producer_byte_rate).")
     ] = None,
@@ -74,16 +77,16 @@ def set_quotas(
     values = {key: value for key, value in given.items() if value is not None}
     if not values:
         raise WrongInput("give a quota: --produce, --consume, --requests, --mutations or --connections")
-    _change(broker, _named(user, client_id, ip), values, json=json)
+    _change(broker, _named(for_user, for_client_id, for_ip), values, json=json)
 
 
-@declare(app, "remove", "pqbroker quota remove --user ann")
+@declare(app, "remove", "pqbroker quota remove --for-user ann")
 def remove_quotas(
-    user: QuotaUser = None, client_id: QuotaClientId = None, ip: QuotaAddress = None, broker: Broker = DEFAULT_KAFKA,
-    json: Json = False,
+    for_user: QuotaUser = None, for_client_id: QuotaClientId = None, for_ip: QuotaAddress = None,
+    broker: Broker = DEFAULT_KAFKA, json: Json = False,
 ) -> None:  # fmt: skip
     """Remove all quotas of a user, a client id, both together, or an address."""
-    entity = _named(user, client_id, ip)
+    entity = _named(for_user, for_client_id, for_ip)
     with Cluster(broker) as cluster:
         found = [values for known, values in describe_quotas(cluster, entity) if known == entity]
     if not found:
@@ -105,7 +108,7 @@ def _change(broker: str, entity: Mapping[str, str], values: Mapping[str, float |
 def _named(user: str | None, client_id: str | None, ip: str | None) -> dict[str, str]:
     entity = _entity(user, client_id, ip)
     if not entity or ("ip" in entity and len(entity) > 1):
-        raise WrongInput("say whose quota: --user, --client-id, both, or --ip")
+        raise WrongInput("say whose quota: --for-user, --for-client-id, both, or --for-ip")
     return entity
 
 

@@ -52,7 +52,7 @@ def test_the_program_of_the_clients_page_runs(capsys: pytest.CaptureFixture[str]
 
 
 def test_the_program_of_the_page_about_transactions_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (program,) = blocks("transactions.md", "python")
+    program, *_ = blocks("transactions.md", "python")
     with broker(MEMORY) as running:
         assert _ADDRESS in program
         exec(compile(program.replace(_ADDRESS, running.http), "transactions.md", "exec"), {})

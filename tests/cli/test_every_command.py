@@ -18,7 +18,10 @@ STALL_S = 1.0
 """Commands that read and write wait this long for a partition without a leader."""
 KAFKA = frozenset(("produce", "consume", "topic", "group", "top", "bench", "quota"))
 """First words of commands for a Kafka address; so are `CLUSTER`."""
-CLUSTER = ("cluster info", "cluster health", "cluster settings", "acl add", "acl list", "acl remove")
+CLUSTER = (
+    "cluster info", "cluster health", "cluster settings", "acl add", "acl list", "acl remove", "user list", "user add",
+    "user password", "user remove", "quota list", "quota set", "quota remove",
+)
 CURES = ("table mount", "table unfreeze", "table unmount", "cell list", UNMOUNTED, FROZEN, "not open")
 COMMANDS: Mapping[str, str] = {
     "topic list": "", "topic create": "{t}.more --partitions 1", "topic describe": "{t}", "topic grow": "{t} 3",
@@ -29,7 +32,8 @@ COMMANDS: Mapping[str, str] = {
     "group delete": "{g} --yes",
     "cluster info": "", "cluster health": "", "cluster settings": "", "cluster connections": "",
     "acl add": "--allow User:ann --operation read --topic {t}", "acl list": "", "acl remove": "--topic {t} --yes",
-    "acl needs": "", "quota list": "", "quota set": "--user ann --produce 1000000", "quota remove": "--user ann",
+    "acl needs": "", "quota list": "", "quota set": "--for-user ann --produce 1000000",
+    "quota remove": "--for-user ann",
     "top": "--count 1 --interval 0.1", "bench": "--records 100", "sql": "FROM_{t}",
     "tablet list": "", "tablet show": "{i}", "tablet restart": "{i}",
     "tablet move": "{i} --channel 2 --pool main",
@@ -50,6 +54,8 @@ COMMANDS: Mapping[str, str] = {
     "queue push": "{t} s --producer p --epoch 0 --from 0 --row {{\"id\":1}}",
     "transaction list": "", "transaction describe": "0", "transaction abort": "0 --yes",
     "transaction resolve": "0 --abort --yes",
+    "user list": "", "user add": "{t}", "user password": "{t}", "user remove": "{t} --yes", "token list": "",
+    "token create": "", "token revoke": "{t}",
     "features list": "", "features upgrade": "transaction.version=2", "features downgrade": "transaction.version=2",
     "cell list": "", "cell create": "nowhere",
     "cell remove": "99 --yes",
@@ -69,7 +75,7 @@ OF_SORTED_TABLES = frozenset(
 """Commands that no ordered table has."""
 OF_OTHER_RULES = OF_SORTED_TABLES | frozenset(
     (
-        "acl add", "acl list", "acl remove",
+        "acl add", "acl list", "acl remove", "token create", "token revoke", "user add", "user password", "user remove",
         "backup", "bundle remove", "cell create", "cell remove", "cluster health", "group delete", "table alter",
         "table freeze", "table mount", "table remount", "table reshard", "table unfreeze", "tablet kv", "tablet move",
         "queue end-session", "queue push", "queue unregister",
@@ -165,6 +171,7 @@ def shared(running: Broker) -> dict[str, str]:
 def closed(
     running: Broker, shared: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Closed:
+    monkeypatch.setenv("PQBROKER_NEW_PASSWORD", "a new secret")
     monkeypatch.setattr("pqbroker.cli.records.consuming.STALL_S", STALL_S)
     monkeypatch.setattr("pqbroker.cli.records.producing.UNANSWERED_S", STALL_S)
     return Closed(running, capsys, shared)

@@ -118,7 +118,7 @@ def every_command(broker: str) -> list[list[str]]:
         "consume": ["t"], "group describe": ["g"], "group reset": ["g", "--to", "end"],
         "group delete": ["g", "--yes"], "acl remove": ["--topic", "t", "--yes"],
         "acl add": ["--allow", "User:ann", "--operation", "read", "--topic", "t"],
-        "quota set": ["--user", "ann", "--produce", "1"], "quota remove": ["--user", "ann"],
+        "quota set": ["--for-user", "ann", "--produce", "1"], "quota remove": ["--for-user", "ann"],
     }  # fmt: skip
     others = WITHOUT_BROKER | OVER_HTTP
     names = [name for name in KEYS if name not in others and not name.startswith(FAMILIES_OVER_HTTP)]

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.compat.transcripts import DIRECTORY, OURS, compared, perform, runs
+from tests.compat.transcripts import DIRECTORY, GUARDED_DIRECTORY, OURS, compared, perform, runs
 from tests.support.java.tools import CLASSES, Tools
 from tests.support.serving import served
 
 _NOT_SERVED = {
-    "logins": {
-        "SaslAuthenticate", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
-        "DescribeDelegationToken", "AlterUserScramCredentials",
+    "delegation tokens": {
+        "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken",
     },
     "share groups": {
         "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "InitializeShareGroupState",
@@ -43,8 +42,24 @@ def tools(address: str) -> Iterator[Tools]:
         yield tools
 
 
-@pytest.mark.parametrize("path", compared(), ids=lambda path: path.stem)
+LISTING_ALL = "modern-groups"
+"""A transcript that lists every group of its broker."""
+
+
+def test_tools_say_of_modern_groups_what_they_say_to_apache_kafka() -> None:
+    with served(settings=OURS) as broker, Tools(broker.kafka) as own:
+        _check(DIRECTORY / f"{LISTING_ALL}.txt", own, broker.kafka)
+
+
+OTHERS = [path for path in compared() if path.stem != LISTING_ALL]
+
+
+@pytest.mark.parametrize("path", OTHERS, ids=lambda path: path.stem)
 def test_tools_say_what_they_say_to_apache_kafka(path: Path, tools: Tools, address: str) -> None:
+    _check(path, tools, address)
+
+
+def _check(path: Path, tools: Tools, address: str) -> None:
     theirs = path.read_text(encoding="utf-8")
     ours = perform(theirs, tools, address)
     difference = difflib.unified_diff(theirs.splitlines(), ours.splitlines(), "Apache Kafka", "ours", lineterm="", n=1)
@@ -71,7 +86,8 @@ def test_kafkas_broker_configs_are_described(tools: Tools, address: str) -> None
 
 
 def test_every_tool_is_in_a_transcript() -> None:
-    used = {run.words[0] for path in DIRECTORY.glob("*.txt") for run in runs(path.read_text(encoding="utf-8"))}
+    paths = (*DIRECTORY.glob("*.txt"), *GUARDED_DIRECTORY.glob("*.txt"))
+    used = {run.words[0] for path in paths for run in runs(path.read_text(encoding="utf-8"))}
     assert used - {"join", "leave"} == set(CLASSES)
 
 

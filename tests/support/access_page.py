@@ -74,8 +74,8 @@ clients share) and `controller_mutation_rate` of users, client ids and both; `co
 Of all that a client belongs to the most specific one counts, in Kafka's order, for each key by itself.
 
 ```sh
-pqbroker quota set --user ann --produce 1048576
-pqbroker quota set --client-id "<default>" --requests 50
+pqbroker quota set --for-user ann --produce 1048576
+pqbroker quota set --for-client-id "<default>" --requests 50
 kafka-configs --bootstrap-server HOST:9092 --alter --entity-type users --entity-default \\
   --add-config consumer_byte_rate=2097152
 pqbroker quota list

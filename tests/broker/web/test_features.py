@@ -36,17 +36,17 @@ async def finalized(client: Client) -> tuple[dict[str, int], int]:
 
 async def test_a_level_is_lowered_at_once_and_stays_so_after_a_restart(web: Web) -> None:
     client = await web.node.connect()
-    assert await finalized(client) == ({"metadata.version": 30, NAME: 2}, 0)
+    assert await finalized(client) == ({"group.version": 1, "metadata.version": 30, NAME: 2}, 0)
     assert (await update(client, (NAME, 1, SAFE))).error_code is ErrorCode.NONE
-    assert await finalized(client) == ({"metadata.version": 30, NAME: 1}, 1)
+    assert await finalized(client) == ({"group.version": 1, "metadata.version": 30, NAME: 1}, 1)
     await web.ask("POST", "/v1/topics", {"name": "t"})
     await reopened(web, "t")
     client = await web.node.connect()
-    assert await finalized(client) == ({"metadata.version": 30, NAME: 1}, 1)
+    assert await finalized(client) == ({"group.version": 1, "metadata.version": 30, NAME: 1}, 1)
     await update(client, (NAME, 0, UNSAFE))
-    assert await finalized(client) == ({"metadata.version": 30}, 2)
+    assert await finalized(client) == ({"group.version": 1, "metadata.version": 30}, 2)
     await update(client, (NAME, 2, UPGRADE))
-    assert await finalized(client) == ({"metadata.version": 30, NAME: 2}, 3)
+    assert await finalized(client) == ({"group.version": 1, "metadata.version": 30, NAME: 2}, 3)
 
 
 async def test_a_dry_run_and_the_level_of_now_change_nothing(web: Web) -> None:
@@ -54,7 +54,7 @@ async def test_a_dry_run_and_the_level_of_now_change_nothing(web: Web) -> None:
     assert (await update(client, (NAME, 1, SAFE), dry=True)).error_code is ErrorCode.NONE
     assert (await update(client, (NAME, 2, SAFE))).error_code is ErrorCode.NONE
     assert (await update(client)).error_code is ErrorCode.NONE
-    assert await finalized(client) == ({"metadata.version": 30, NAME: 2}, 0)
+    assert await finalized(client) == ({"group.version": 1, "metadata.version": 30, NAME: 2}, 0)
 
 
 @pytest.mark.parametrize(

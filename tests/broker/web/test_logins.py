@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from pqbroker.broker.ground.access import ANONYMOUS, AclOperation, AclResource, Principal
+from pqbroker.broker.ground.access import ANONYMOUS, AclKind, AclOperation, AclResource, Principal
 from pqbroker.broker.ground.listeners import Address
 from pqbroker.broker.web.console_logins import ConsoleLogins
 from pqbroker.broker.web.http_logins import COOKIE, PAGE_TOKEN
@@ -27,11 +27,16 @@ def basic(name: str, password: str) -> dict[str, str]:
 class Witness:
     """Allows everything, and notes to whom."""
 
+    revision = 0
+
     def __init__(self) -> None:
         self.seen: list[Principal] = []
 
-    def allows(self, principal: Principal, operation: AclOperation, resource: AclResource) -> bool:
+    def allows(self, principal: Principal, host: str, operation: AclOperation, resource: AclResource) -> bool:
         self.seen.append(principal)
+        return True
+
+    def allows_any(self, principal: Principal, host: str, operation: AclOperation, kind: AclKind) -> bool:
         return True
 
 

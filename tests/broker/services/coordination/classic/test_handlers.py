@@ -148,7 +148,9 @@ async def test_members_leave_together_each_with_its_result(client: Client) -> No
 async def test_a_group_needs_an_id(client: Client) -> None:
     requests = (
         join_request(group_id=""),
-        SyncGroupRequest(group_id="", generation_id=1, member_id="m"),
+        SyncGroupRequest(
+            group_id="", generation_id=1, member_id="m", protocol_type="consumer", protocol_name="range"
+        ),
         HeartbeatRequest(group_id="", generation_id=1, member_id="m"),
         LeaveGroupRequest(group_id=""),
     )
