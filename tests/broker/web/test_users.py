@@ -19,7 +19,9 @@ ALICE = basic("alice", "secret")
 class OnlyAlice:
     """Allows everything to alice, nothing to others."""
 
-    def allows(self, principal: Principal, operation: AclOperation, resource: AclResource) -> bool:
+    revision = 0
+
+    def allows(self, principal: Principal, host: str, operation: AclOperation, resource: AclResource) -> bool:
         return principal.name == "alice"
 
 
