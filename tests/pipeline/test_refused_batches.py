@@ -7,7 +7,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from pqbroker.client import ClientError, Column, StagedPiece
 from pqbroker.pipeline.errors import JobError
-from pqbroker.pipeline.ordered_tables import writing
+from pqbroker.pipeline.ordered_tables import options
 from pqbroker.pipeline.ordered_tables.options import Options
 from pqbroker.pipeline.ordered_tables.writing import OrderedTableStreamWriter, Staged
 
@@ -20,7 +20,7 @@ class Refusing:
     def __init__(self, code: str) -> None:
         self._code = code
 
-    def __call__(self, http: str) -> "Refusing":
+    def __call__(self, http: str, ca: str | None = None) -> "Refusing":
         return self
 
     def __enter__(self) -> Self:
@@ -46,7 +46,7 @@ class Refusing:
 def test_a_refused_batch_is_named_with_the_option_that_continues(
     monkeypatch: pytest.MonkeyPatch, code: str, told: str
 ) -> None:
-    monkeypatch.setattr(writing, "Client", Refusing(code))
+    monkeypatch.setattr(options, "Client", Refusing(code))
     schema = StructType([StructField("n", LongType())])
     writer = OrderedTableStreamWriter(Options("t"), [Column("n", "int64")], schema, overwrite=False)
     with pytest.raises(JobError, match=told):
