@@ -129,7 +129,7 @@ async def _verify_at_rest(world: World) -> None:
 
 
 def _simulate(
-    seed: int, play: Callable[[World], Awaitable[None]], replay: str, *, forgettable: int = 0
+    seed: int, play: Callable[[World], Awaitable[None]], replay: str, *, forgettable: int | None = None
 ) -> Outcome:
     worlds: list[World] = []
 

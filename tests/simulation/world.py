@@ -39,22 +39,24 @@ BACK_OFF_S = 0.2
 class World:
     """One run. Everybody draws from a chance of their own, so that one who draws more changes nobody else's."""
 
-    def __init__(self, seed: int, *, forgettable: int = 0) -> None:
+    def __init__(self, seed: int, *, forgettable: int | None = None) -> None:
+        """`forgettable`: commits that the store forgets, 0 too: there are no stories then whose ends are known."""
         self.seed = seed
+        has_stories = forgettable is None
         has_room = self.chance("room for keys").random() < HAS_ROOM
         settings = cleaning(_settings(self.chance("settings")), has_room=has_room)
-        self.node = SimulatedNode(settings, forgettable=forgettable)
-        self.has_cells = not forgettable and self.chance("cells").random() < CELLS_SHARE
+        self.node = SimulatedNode(settings, forgettable=forgettable or 0)
+        self.has_cells = has_stories and self.chance("cells").random() < CELLS_SHARE
         """Whether there is a second cell, and tablets move."""
-        self.has_table = not forgettable and self.chance("has table").random() < TABLE_SHARE
-        has_sorted_table = not forgettable and has_sorted(seed)
+        self.has_table = has_stories and self.chance("has table").random() < TABLE_SHARE
+        has_sorted_table = has_stories and has_sorted(seed)
         self.sorted_story = SortedStory(self.node) if has_sorted_table else None
         self.transaction_story: TransactionStory | None = None
         if self.sorted_story is not None and has_transactions(seed):
             self.transaction_story = TransactionStory(self.sorted_story)
             self.has_cells = True
-        self.compacted_story = CompactedStory(self.node) if not forgettable and has_compacted(seed) else None
-        has_producing = not forgettable and has_kafka_transactions(seed)
+        self.compacted_story = CompactedStory(self.node) if has_stories and has_compacted(seed) else None
+        has_producing = has_stories and has_kafka_transactions(seed)
         self.producing_story = ProducingStory(self.node, self.producer_id) if has_producing else None
         self._worker_kills = self.chance("worker kills")
         self.topics: dict[bytes, TopicBook] = {}
