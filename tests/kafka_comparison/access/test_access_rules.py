@@ -11,6 +11,8 @@ from tests.kafka_comparison.access.scenarios import Scenario, scenarios
 from tests.kafka_comparison.run import OURS
 
 KAFKAS = recorded.read()
+NOT_RECORDED = {"AlterUserScramCredentials", "ConsumerGroupDescribe", "ConsumerGroupHeartbeat", "UpdateFeatures"}
+"""APIs that came after the last comparison of everything."""
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +24,15 @@ def side() -> Iterator[GuardedSide]:
 
 @pytest.mark.parametrize("scenario", list(scenarios()), ids=lambda each: each.name)
 def test_a_right_lets_a_caller_do_what_it_does_in_kafka(scenario: Scenario, side: GuardedSide) -> None:
+    kafkas = KAFKAS[scenario.name]
     different = [
         str(each)
         for name, version, ours in play(side, scenario)
-        for each in unlisted(name, version, ours, KAFKAS[scenario.name][name])
+        if name.split(" ")[0] not in NOT_RECORDED
+        for each in unlisted(name, version, ours, kafkas[name])
     ]
     assert different == []
+
+
+def test_what_is_not_recorded_is_not() -> None:
+    assert not {name.split(" ")[0] for answers in KAFKAS.values() for name in answers} & NOT_RECORDED
