@@ -25,7 +25,7 @@ def test_a_producer_keeps_within_five_percent_of_its_quota_over_ten_seconds(
     running: Broker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     say = Shell(running.kafka, capsys)
-    assert say("quota", "set", "--client-id", "limited", "--produce", str(RATE)).status == 0
+    assert say("quota", "set", "--for-client-id", "limited", "--produce", str(RATE)).status == 0
     producer = Producer({"bootstrap.servers": running.kafka, "client.id": "limited", "linger.ms": 5})
     delivered = 0
 
@@ -51,7 +51,7 @@ def test_a_consumer_keeps_to_its_quota(running: Broker, capsys: pytest.CaptureFi
     for _ in range(3000):
         filler.produce("t", bytes(1000))
     filler.flush()
-    assert say("quota", "set", "--client-id", "reader", "--consume", str(RATE)).status == 0
+    assert say("quota", "set", "--for-client-id", "reader", "--consume", str(RATE)).status == 0
     consumer = Consumer({
         "bootstrap.servers": running.kafka, "client.id": "reader", "group.id": "g", "auto.offset.reset": "earliest",
         "fetch.message.max.bytes": 100_000, "fetch.max.bytes": 100_000, "message.max.bytes": 100_000,
