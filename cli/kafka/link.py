@@ -109,7 +109,7 @@ class Link:
         if shaken.error_code == ErrorCode.ILLEGAL_SASL_STATE:
             raise CommandError(f"the listener {self._address} has no login; leave --user out, or use another listener")
         if shaken.error_code != ErrorCode.NONE:
-            # PLAIN is taken under TLS alone: whoever stands for the broker would be sent the password.
+            # PLAIN is used under TLS only: without it, an impostor in the broker's place would learn the password.
             usable = (*SCRAM, SASL_PLAIN) if security().protocol.is_encrypted else tuple(SCRAM)
             known = [mechanism for mechanism in shaken.mechanisms if mechanism in usable]
             if not known or login.mechanism in known:

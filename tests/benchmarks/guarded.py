@@ -1,4 +1,4 @@
-"""What access rules and quotas cost: python -m tests.benchmarks.guarded
+"""Measure what access rules and quotas cost: python -m tests.benchmarks.guarded
 
 Hot figures (`hot.py`) of a node without rules beside one with a thousand, and one with quotas for a thousand other
 clients, turn and turn about; and the longest turn of the loop while a principal that nobody has seen asks for Metadata
@@ -35,7 +35,7 @@ MANY = 10_000
 
 
 def rules(count: int) -> Iterator[AclRule]:
-    """Yield rules of many principals, literal and prefixed; every tenth allows whoever does not log in."""
+    """Yield rules of many principals, literal and prefixed; every tenth allows clients that do not log in."""
     for number in range(count):
         principal = "User:ANONYMOUS" if not number % 10 else f"User:user-{number % 997}"
         name, pattern = (f"hot-{number}", AclPattern.LITERAL) if number % 3 else (f"h{number}", AclPattern.PREFIXED)

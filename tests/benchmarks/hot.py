@@ -244,7 +244,7 @@ async def measure(
     directory: Path, exchanges: int, settings: BrokerSettings | None = None,
     prepare: Callable[[Server], Awaitable[None]] | None = None,
 ) -> dict[str, Figures]:  # fmt: skip
-    """Every figure by what was sent; each is sent so many times. `prepare`: called with the server that has started."""
+    """Every figure by what was sent, `exchanges` times each. `prepare`: called with the server that has started."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, Loop)
     engine = Engine(directory)

@@ -81,9 +81,9 @@ kafka-configs --bootstrap-server HOST:9092 --alter --entity-type users --entity-
 pqbroker quota list
 ```
 
-A client above its quota is told to pause by `throttle_time_ms`, and its connection is not read meanwhile. A Fetch gets
-no records until then. Above `controller_mutation_rate` topics are refused with THROTTLING_QUOTA_EXCEEDED. A connection
-that comes too early is closed.
+The broker asks a client above its quota to pause, with `throttle_time_ms`, and its connection is not read meanwhile.
+A Fetch gets no records until then. Above `controller_mutation_rate` topics are refused with THROTTLING_QUOTA_EXCEEDED.
+A connection that comes too early is closed.
 
 Kafka counts over eleven windows of a second: a client that rested uses ten seconds' worth at once, and stands still
 then. Here use is spread: a client saves up a quarter of a window (`quota.window.size.seconds`), so that a producer

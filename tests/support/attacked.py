@@ -195,7 +195,7 @@ class Attacked:
     def __init__(self, running: Broker, *, tls: bool = False) -> None:
         self.broker = running
         self.tls = running.tls.context() if tls else None
-        """Of clients; None: the broker is plain."""
+        """Clients connect over TLS with this context; None: the broker takes plain connections."""
         self.witness = Witness(running.kafka, self.tls)
 
     def connect(self, timeout_s: float = 60.0, source: str | None = None) -> Caller:

@@ -129,7 +129,7 @@ ROUTES = (
             "cell": TEXT, "enabled": {"type": "boolean"}, "acls": array_of(_SHOWN), "unreadable": array_of(TEXT),
             "next": nullable(TEXT),
         }),
-        (*_FILTERS, Parameter("after", COUNT, "Leave out so many: `next` of the answer before."), LIMIT),
+        (*_FILTERS, Parameter("after", COUNT, "Number of entries to leave out: `next` of the previous answer."), LIMIT),
         cluster=AclOperation.DESCRIBE,
         example={"cell": "0", "enabled": True, "acls": [_EXAMPLE], "unreadable": [], "next": None},
     ),

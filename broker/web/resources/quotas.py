@@ -64,7 +64,7 @@ ROUTES = (
             "throttled_ms": {"type": "object", "additionalProperties": COUNT}, "unreadable": array_of(TEXT),
             "next": nullable(TEXT),
         }),
-        (Parameter("after", COUNT, "Leave out so many: `next` of the answer before."), LIMIT),
+        (Parameter("after", COUNT, "Number of entries to leave out: `next` of the previous answer."), LIMIT),
         cluster=AclOperation.DESCRIBE_CONFIGS,
         example={
             "cell": "0", "quotas": [_EXAMPLE], "throttled_ms": {"producer_byte_rate": 12000}, "unreadable": [],

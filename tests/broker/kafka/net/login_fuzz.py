@@ -50,7 +50,7 @@ class Escaped(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Fuzzed:
-    """What became of a run."""
+    """A run ended with these counts."""
 
     frames: int
     connections: int
@@ -92,7 +92,7 @@ def random_frame(choice: random.Random) -> bytes:
 
 
 async def fuzz(frames: int, seed: int) -> Fuzzed:
-    """Send so many frames."""
+    """Send the given number of frames."""
     server = Server(SETTINGS, MemoryEngine(64 << 20), [LISTENER])
     await server.start(FirstUser("root", "secret"))
     node, choice = server.node, random.Random(seed)

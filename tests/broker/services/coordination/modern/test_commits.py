@@ -1,4 +1,4 @@
-"""Who may commit and read offsets of a group of KIP-848."""
+"""Only members at the right epoch commit and read offsets of a KIP-848 group."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a member of a group of KIP-848 learns from its heartbeats, and which are refused. Codes are Kafka 4.3's."""
+"""Heartbeats of KIP-848 tell a member its epoch and partitions, and bad ones are refused. Codes are Kafka 4.3's."""
 
 from collections.abc import Mapping
 from dataclasses import replace
