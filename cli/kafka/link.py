@@ -198,18 +198,24 @@ def connect(address: Address, timeout_s: float) -> socket.socket:
     A thread makes it: the system may take longer to resolve a name than anybody waits, and no signal ends that.
     """
     made: queue.SimpleQueue[socket.socket | OSError | UnicodeError] = queue.SimpleQueue()
+    is_awaited = True
 
     def make() -> None:
         try:
-            made.put(socket.create_connection((address.host, address.port), timeout_s))
+            connection = socket.create_connection((address.host, address.port), timeout_s)
         except (OSError, UnicodeError) as error:
             made.put(error)
+        else:
+            made.put(connection)
+            if not is_awaited:
+                connection.close()
 
     threading.Thread(target=make, daemon=True).start()
     with announce_wait(f"waiting for {address} to take a connection", timeout_s):
         try:
             found = made.get(timeout=timeout_s)
         except queue.Empty:
+            is_awaited = False
             raise TimeoutError("timed out") from None
     if isinstance(found, socket.socket):
         return found

@@ -3,6 +3,7 @@
 answering --no progress, and a look fails--> gone: told
 gone      --progress, or a look succeeds---> answering: told
 gone      --for longer than is waited------> the work is cancelled: BrokerGone
+any       --a look ends in a defect--------> the work is cancelled: the defect's error
 """
 
 import asyncio
@@ -41,7 +42,7 @@ class Watch:
         """Looks, and closes what the last look left."""
         self._has_moved = False
         self._gone_since_s: float | None = None
-        self._given_up: BrokerGone | None = None
+        self._given_up: Exception | None = None
 
     def moved(self) -> None:
         """Note progress of the work: the broker answers."""
@@ -70,16 +71,22 @@ class Watch:
             self._thread.shutdown(wait=False)
 
     async def _watch(self, worker: "asyncio.Task[Any]") -> None:
-        loop = asyncio.get_running_loop()
-        while self._given_up is None:
-            await asyncio.sleep(LOOK_EVERY_S)
-            why = None if self._has_moved else await loop.run_in_executor(self._thread, self._look)
-            self._has_moved = False
-            if why is None:
-                self._found()
-            else:
-                self._missed(why)
+        try:
+            while self._given_up is None:
+                await self._look_again()
+        except Exception as defect:
+            self._given_up = defect
         worker.cancel()
+
+    async def _look_again(self) -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(LOOK_EVERY_S)
+        why = None if self._has_moved else await loop.run_in_executor(self._thread, self._look)
+        self._has_moved = False
+        if why is None:
+            self._found()
+        else:
+            self._missed(why)
 
     def _found(self) -> None:
         if self._gone_since_s is not None:
@@ -101,7 +108,7 @@ class Watch:
             try:
                 self._link.ask(ApiVersionsRequest(), ApiVersionsResponse, version_max=0)
                 return None
-            except NoBroker:
+            except CommandError:
                 self._close()
         why = ""
         for address in self._addresses:
@@ -109,6 +116,8 @@ class Watch:
                 self._link = Link(address, LOOK_TIMEOUT_S, LOOK_TIMEOUT_S)
             except NoBroker as error:
                 why = error.why
+            except CommandError as error:
+                why = str(error)
             else:
                 return None
         return why

@@ -8,6 +8,7 @@ import asyncio
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -51,14 +52,14 @@ class WorkerProcess:
     async def start(cls) -> "WorkerProcess":
         """Start one. OSError when the system has no room for it."""
         ours, theirs = socket.socketpair()
+        spawning = _Spawning(theirs)
         try:
-            process = await asyncio.to_thread(spawn, theirs)
+            process = await asyncio.to_thread(spawning.start)
             reader, writer = await asyncio.open_unix_connection(sock=ours, limit=_BUFFER_BYTES)
         except BaseException:
             ours.close()
+            asyncio.get_running_loop().run_in_executor(None, spawning.give_up)
             raise
-        finally:
-            theirs.close()
         return cls(process, reader, writer)
 
     @property
@@ -119,6 +120,28 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait()
+
+
+class _Spawning:
+    """A process that a thread starts, while whoever waits for it may give it up."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        with self._lock:
+            self._process = spawn(self._connection)
+            self._connection.close()
+            return self._process
+
+    def give_up(self) -> None:
+        with self._lock:
+            self._connection.close()
+            if self._process is not None:
+                self._process.kill()
+                self._process.wait()
 
 
 def spawn(connection: socket.socket) -> "subprocess.Popen[bytes]":

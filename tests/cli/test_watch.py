@@ -7,6 +7,7 @@ import pytest
 
 from pqbroker.cli.kafka import watch as watching
 from pqbroker.cli.kafka.watch import BrokerGone, Watch
+from pqbroker.cli.refusals import CommandError
 from pqbroker.testing import broker
 
 
@@ -94,3 +95,24 @@ async def test_a_broker_that_comes_back_is_told(capsys: pytest.CaptureFixture[st
         with pytest.raises(asyncio.CancelledError):
             await over
     assert errors.count("\n") == 2
+
+
+async def test_a_defect_of_a_look_ends_the_work(nobody: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(watching, "Link", broken)
+    with pytest.raises(RuntimeError, match="new thread"):
+        await Watch(nobody, None).over(asyncio.Event().wait())
+
+
+async def test_a_login_that_is_refused_counts_as_no_answer(
+    nobody: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: object) -> None:
+        raise CommandError("it refused the login as ada")
+
+    monkeypatch.setattr(watching, "Link", refused)
+    with pytest.raises(BrokerGone, match="it refused the login as ada"):
+        await Watch(nobody, 0.05).over(asyncio.Event().wait())
+    assert "no broker answers at" in capsys.readouterr().err
