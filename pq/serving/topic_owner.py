@@ -38,4 +38,6 @@ class TopicOwner:
         return self._topic.tablets.get(tablet_id)
 
     async def name_home(self, tablet_id: TabletId, cell: CellId) -> None:
-        self._topic.record = await self._records.change(self.name, lambda known: known.moved(tablet_id, cell))
+        await self._records.change(self.name, lambda known: known.moved(tablet_id, cell))
+        # The scheme may know more than is served: a growth whose taking back was refused too.
+        self._topic.record = self._topic.record.moved(tablet_id, cell)

@@ -12,13 +12,15 @@ from pqbroker.pq.serving.offsets import nobody_knows
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.engine import Batch, CommitRefused, DiskFull
-from pqbroker.storage.ids import TabletId
+from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablets import reclaiming
 from pqbroker.storage.tablets.row_sets import RowChanges
 from pqbroker.storage.tablets.scheme_topics import PartitionsNotGrown, TopicChanges, TopicExists, TopicUnknown
 from pqbroker.storage.tablets.tablet import TabletType
 from tests.pq.rig import DAY_MS, Node, batch, read_all, write
+
+ANOTHER_CELL = CellId(7)
 
 
 def tablets_of(node: Node) -> list[int]:
@@ -288,6 +290,18 @@ async def test_configuring_a_topic_that_is_half_grown_completes_it() -> None:
     topic = await node.topics.reconfigure("t", lambda _: {"retention.ms": "1"})
     assert (len(topic.partitions), topic.config.retention_ms) == (6, 1)
     assert await write(node.partition(index=5), batch(b"a"))
+
+
+async def test_a_tablet_of_a_topic_that_is_half_grown_can_be_moved() -> None:
+    node = await Node().start()
+    await half_grown(node)
+    topic = node.topics.get("t")
+    assert topic is not None
+    (tablet_id, *_) = topic.tablets
+    await node.topics.owner_of(topic).name_home(tablet_id, ANOTHER_CELL)
+    topic.line_up()
+    assert len(topic.partitions) == topic.record.partitions == 4
+    assert topic.record.home_of(tablet_id) == node.scheme.topics["t"].home_of(tablet_id) == ANOTHER_CELL
 
 
 async def half_created(node: Node) -> None:
