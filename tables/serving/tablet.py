@@ -195,10 +195,11 @@ class SortedTablet:
             await asyncio.wait([self._replay])
 
     async def unmount(self) -> None:
-        """Serve no rows any more; what waits is refused. What is in no chunk yet stays in the log. TableError
-        TRANSACTION_UNDER_WAY: rows are prepared and stay so; the tablet serves as before."""
+        """Serve no rows any more; what waits is refused, and background work ends. What is in no chunk yet stays in
+        the log. TableError TRANSACTION_UNDER_WAY: rows are prepared and stay so; the tablet serves as before."""
         await self.end_transactions(with_decisions=False)
         self.is_mounted = False
+        await self.share.leave(self)
         await self._end_replay()
         await self.writes.hold()
         self.writes.close(TableError("WRONG_STATE", f"{self.name} is unmounted", "`pqbroker table mount` mounts it."))
@@ -484,6 +485,8 @@ class SortedTablet:
         """Name what a flush has staged in `kv`, drop the log, and raise the retained timestamp if it left versions out:
         one request. CommitRefused, ShardLost."""
         self._check_current(kv)
+        if not any(store is one for one in self.stores):
+            raise CommitRefused(f"{self.name} was mounted again meanwhile, and has read its log again")
         chunks, commands = self._new_chunks(merged)
         raised = [] if retained is None else [self._raise_retained(retained)]
 

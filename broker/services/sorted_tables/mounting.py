@@ -106,7 +106,6 @@ async def _leave_state(
         await tablet.mounted()
         await background.flush(tablet)
     if state is MountState.UNMOUNTING:
-        await background.leave(tablet)
         await tablet.unmount()
 
 

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
-from pqbroker.storage.engine import StoreFailed
+from pqbroker.storage.engine import CommitRefused, StoreFailed
 from pqbroker.storage.outcome import Outcome
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.share import LOCK_WAIT_S
 from pqbroker.tables.serving.stored_inputs import locate_inputs
+from pqbroker.tables.serving.tablet import SortedTablet
 from tests.tables.serving.commit_bench import CommitBench, CommitByHand, on_bench, play
 
 TURNS = 0.05
@@ -373,6 +374,39 @@ async def test_a_flush_and_an_unmount_wait_for_prepared_rows(bench: CommitBench)
     await again.finish()
     await unmounting
     assert not tablet.is_mounted
+
+
+@on_bench
+async def test_a_flush_of_before_an_unmount_names_nothing_after_the_next_mount(bench: CommitBench) -> None:
+    tablet = bench.tablets[2]
+    await bench.write(2, {5: 5})
+    store, kv = tablet.active, tablet.kv
+    await tablet.unmount()
+    tablet.mount()
+    await tablet.mounted()
+    await bench.write(2, {6: 6})
+    with pytest.raises(CommitRefused, match="mounted again"):
+        await tablet.name_flushed(kv, store, [], None)
+    await bench.restart_tablet(2)
+    await tablet.mounted()
+    assert (await bench.read(2, 5), await bench.read(2, 6)) == (5, 6)
+
+
+@on_bench
+async def test_a_flush_that_begins_while_an_unmount_waits_has_ended_when_it_is_done(bench: CommitBench) -> None:
+    commit = await prepared(bench)
+    tablet = bench.tablets[2]
+    unmounting = await is_waiting(bench, tablet.unmount())
+    left: list[bool] = []
+
+    async def leave(_: SortedTablet) -> None:
+        left.append(tablet.takes_tasks)
+
+    bench.share.leave = leave
+    await commit.decide()
+    await commit.finish()
+    await unmounting
+    assert left == [False]
 
 
 @on_bench
