@@ -336,7 +336,10 @@ def _call(path: str, command: Command, words: list[str]) -> None:
         values = parse(command.parameters, words)
         _check_text(values)
         use_security(values.pop(COMMAND_CONFIG.name, None), values.pop(USER.name, None))
-        command.run(**values)
+        try:
+            command.run(**values)
+        finally:
+            use_security(None)
     except WrongInput as error:
         error.add_note(usage(path, command))
         error.add_note(f"example: {command.example}")

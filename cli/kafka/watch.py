@@ -9,6 +9,7 @@ any       --a look ends in a defect--------> the work is cancelled: the defect's
 import asyncio
 from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 from pqbroker.cli.kafka.link import Link, NoBroker, parse_brokers
@@ -42,7 +43,7 @@ class Watch:
         """Looks, and closes what the last look left."""
         self._has_moved = False
         self._gone_since_s: float | None = None
-        self._given_up: Exception | None = None
+        self._given_up: BaseException | None = None
 
     def moved(self) -> None:
         """Note progress of the work: the broker answers."""
@@ -58,6 +59,7 @@ class Watch:
         task = asyncio.current_task()
         assert task is not None
         watching = asyncio.get_running_loop().create_task(self._watch(task))
+        watching.add_done_callback(partial(self._end, task))
         try:
             return await work
         except asyncio.CancelledError:
@@ -71,12 +73,14 @@ class Watch:
             self._thread.shutdown(wait=False)
 
     async def _watch(self, worker: "asyncio.Task[Any]") -> None:
-        try:
-            while self._given_up is None:
-                await self._look_again()
-        except Exception as defect:
-            self._given_up = defect
+        while self._given_up is None:
+            await self._look_again()
         worker.cancel()
+
+    def _end(self, worker: "asyncio.Task[Any]", watch: "asyncio.Task[None]") -> None:
+        if not watch.cancelled() and (defect := watch.exception()) is not None:
+            self._given_up = defect
+            worker.cancel()
 
     async def _look_again(self) -> None:
         loop = asyncio.get_running_loop()

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pqbroker.cli.connection_security import security
 from pqbroker.conf.load import read_texts
-from pqbroker.security.client_properties import load_client_security
+from pqbroker.security.client_properties import PLAIN, load_client_security
 from pqbroker.security.contexts import ClientAuth, server_context
 from pqbroker.security.tls_options import tls_options
 from pqbroker.testing import Broker, broker, memory_broker
@@ -33,6 +34,7 @@ def test_records_are_written_and_read_under_tls(
     lines = tmp_path / "lines"
     lines.write_text("one\ntwo\n")
     assert typed("topic", "create", "t", *config).status == 0
+    assert security() == PLAIN, "security is that of one command, not of the process"
     assert typed("produce", "t", "--file", str(lines), *config).status == 0
     monkeypatch.setenv("PQBROKER_COMMAND_CONFIG", str(encrypted.tls.properties))
     assert typed("consume", "t").output.splitlines() == ["one", "two"]
