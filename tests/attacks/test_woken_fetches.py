@@ -3,7 +3,7 @@
 import resource
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.attacks.long_work import SETTINGS, TABLETS, Measured, measured, web
 from tests.attacks.test_long_bodies import cost
-from tests.attacks.test_long_work import DEEP_PASS_S_MAX
+from tests.attacks.test_long_work import DEEP_PASS_S_MAX, P99_S_MAX
 from tests.broker.conftest import make_batch, produce_request
 from tests.broker.wire import request_frame
 from tests.support.attacked import TURN_EVER_S_MAX, Attacked, Caller, attacked
@@ -32,9 +32,6 @@ PAUSE_S = 0.01
 TURN_S_MAX = 0.020
 TRIES = 3
 OPEN_FILES = 20_000
-
-WOKEN_P99_S_MAX = 0.1
-"""Lag of the loop: several slices of one wake may come between two looks; each is bounded by itself."""
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +70,22 @@ def until_idle(node: Attacked) -> None:
         worked_s, before_s = node.cpu_s(), worked_s
 
 
+def best(measure: Callable[[], Measured]) -> Measured:
+    """Return what was measured first that holds, or else last."""
+    found = measure()
+    for _ in range(TRIES - 1):
+        if found.turn_s < TURN_S_MAX and found.own_p99_s < P99_S_MAX:
+            break
+        found = measure()
+    return found
+
+
 def test_answers_of_thousands_of_tablets_that_an_unmount_wakes_fit_their_budget() -> None:
+    found = best(woken_by_an_unmount)
+    assert found.own_p99_s < P99_S_MAX, found
+
+
+def woken_by_an_unmount() -> Measured:
     with attacked(SETTINGS, turn_s_max=TURN_EVER_S_MAX, pass_s_max=PASS_S_MAX) as node:
         node.create("other", 1)
         schema = '[{"name": "a", "type": "int64"}]'
@@ -86,17 +98,13 @@ def test_answers_of_thousands_of_tablets_that_an_unmount_wakes_fit_their_budget(
         print(found, taken)
         assert min(sizes) > TABLETS * 10, "each says of every tablet that it is unmounted"
         assert taken.bytes < TAKEN_BYTES_MAX, taken
-        assert found.own_p99_s < WOKEN_P99_S_MAX, found
+    return found
 
 
 def test_thousands_of_fetches_that_one_record_wakes_are_answered_in_slices() -> None:
-    found = woken_by_a_record()
-    for _ in range(TRIES - 1):
-        if found.turn_s < TURN_S_MAX and found.own_p99_s < WOKEN_P99_S_MAX:
-            break
-        found = woken_by_a_record()
+    found = best(woken_by_a_record)
     assert found.turn_s < TURN_S_MAX, found
-    assert found.own_p99_s < WOKEN_P99_S_MAX, found
+    assert found.own_p99_s < P99_S_MAX, found
 
 
 def woken_by_a_record() -> Measured:
