@@ -15,6 +15,7 @@ from pqbroker.cli.connection_security import COMMAND_CONFIG, USER, use_security
 from pqbroker.cli.help_text import command_help, list_help, summary, usage
 from pqbroker.cli.output import say
 from pqbroker.cli.parsing import parse
+from pqbroker.cli.profile_choice import PROFILE, environment_of
 from pqbroker.cli.refusals import CommandError, OutputClosed, WrongInput, near
 
 FAILED, WRONG = 1, 2
@@ -172,6 +173,12 @@ def _restore() -> Family:
     return app
 
 
+def _profile() -> Family:
+    from pqbroker.cli.commands.profile import app
+
+    return app
+
+
 def _user() -> Family:
     from pqbroker.cli.commands.user import app
 
@@ -233,6 +240,7 @@ COMMANDS: Mapping[str, tuple[str, Callable[[], Family]]] = {
     "crashtest": (
         "Kill a broker of its own under load, repeatedly, and verify every record and transaction.", _crashtest,
     ),
+    "profile": ("Save clusters by name: their addresses, and the security of connections to them.", _profile),
     "user": ("Add, list and remove users, and set their passwords.", _user),
     "token": ("Make, list and revoke tokens, which log programs in over HTTP.", _token),
     "certificate": (
@@ -333,8 +341,9 @@ def _call(path: str, command: Command, words: list[str]) -> None:
         say(command_help(path, command))
         return
     try:
-        values = parse(command.parameters, words)
+        values = parse(command.parameters, words, environment_of)
         _check_text(values)
+        values.pop(PROFILE.name, None)
         use_security(values.pop(COMMAND_CONFIG.name, None), values.pop(USER.name, None))
         try:
             command.run(**values)

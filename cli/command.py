@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from pqbroker.cli.connection_security import COMMAND_CONFIG, USER
 from pqbroker.cli.parsing import Parameter, parameters_of
+from pqbroker.cli.profile_choice import PROFILE
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -33,14 +34,14 @@ class Family:
 def declare(family: Family, name: str, example: str, *, hidden: bool = False) -> Callable[[F], F]:
     """Make a function a command: its docstring is the help, its annotations declare arguments and options.
 
-    One that connects to a broker has the options of its security too, which `app` reads.
+    One that connects to a broker has the options of its profile and security too, which `app` reads.
     """
 
     def add(function: F) -> F:
         text = inspect.cleandoc(function.__doc__ or "")
         parameters = parameters_of(function)
         if any(each.name in ("broker", "http") for each in parameters):
-            parameters = (*parameters, COMMAND_CONFIG, USER)
+            parameters = (*parameters, PROFILE, COMMAND_CONFIG, USER)
         family.commands[name] = Command(function, text, example, parameters, hidden)
         return function
 

@@ -9,6 +9,7 @@ from pqbroker.cli.connection_security import COMMAND_CONFIG, USER, use_security
 from pqbroker.cli.help_text import shown
 from pqbroker.cli.output import say
 from pqbroker.cli.parsing import Argument, Option, Parameter, fallback
+from pqbroker.cli.profile_choice import environment_of
 
 
 def complete_line(environment: Mapping[str, str]) -> None:
@@ -60,8 +61,9 @@ def _split(options: Mapping[str, Parameter], words: Sequence[str]) -> tuple[dict
             taken += not word.startswith("-")
         elif not option.is_flag:
             given[option.name] = next(rest, "")
+    environment = environment_of({name: [value] for name, value in given.items() if value})
     for option in options.values():
-        given.setdefault(option.name, str(fallback(option) or ""))
+        given.setdefault(option.name, str(fallback(option, environment) or ""))
     return given, taken
 
 
@@ -70,10 +72,10 @@ def _values(parameter: Parameter, given: Mapping[str, str], last: str) -> list[s
         return _beginning(parameter.choices, last)
     if parameter.spec.complete is None:
         return []
-    file, user = given[COMMAND_CONFIG.name], given[USER.name]
+    file, user = given.get(COMMAND_CONFIG.name), given.get(USER.name)
     if file or user:
         use_security(Path(file) if file else None, user or None)
-    return parameter.spec.complete(given["broker"], last)
+    return parameter.spec.complete(given.get("broker", ""), last)
 
 
 def _beginning(words: Iterable[str], last: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import sys
 
+from pqbroker.cli.profile_choice import profile
 from pqbroker.cli.refusals import CommandError, WrongInput
 
 
@@ -11,6 +12,8 @@ def confirm(question: str, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise WrongInput(f"{question} standard input is no terminal; say --yes")
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    found = profile()
+    where = "" if found is None else f" (profile {found.name}, {found.broker})"
+    print(f"{question}{where} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise CommandError("nothing was changed")

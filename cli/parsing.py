@@ -16,6 +16,7 @@ from pqbroker.cli.refusals import WrongInput, near
 _NEGATIVE = re.compile(r"-[0-9]+(\.[0-9]+)?").fullmatch
 Complete = Callable[[str, str], list[str]]
 """Returns the words that fit, given a broker's address and the beginning of a word."""
+EnvironmentOf = Callable[[Mapping[str, list[Any]]], Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +136,13 @@ class _Reading:
         self.given.setdefault(parameter.name, []).append(value)
 
 
-def parse(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, Any]:
-    """Values by Python name; WrongInput. An option counts before its environment, that before the default."""
+def parse(
+    parameters: Sequence[Parameter], words: Sequence[str], environment_of: EnvironmentOf = lambda given: os.environ
+) -> dict[str, Any]:
+    """Values by Python name; WrongInput. An option counts before its environment, that before the default.
+
+    `environment_of` returns the environment, given the values that were typed.
+    """
     reading = _Reading(parameters, {name: each for each in parameters for name in _option_names(each)})
     rest = deque(words)
     while rest:
@@ -151,7 +157,8 @@ def parse(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, An
         else:
             reading.positions.append(word)
     _assign(reading)
-    return {each.name: _value(each, reading.given.get(each.name)) for each in parameters}
+    environment = environment_of(reading.given)
+    return {each.name: _value(each, reading.given.get(each.name), environment) for each in parameters}
 
 
 def _option_names(parameter: Parameter) -> tuple[str, ...]:
@@ -215,14 +222,14 @@ def _assign(reading: _Reading) -> None:
         raise WrongInput(f"unexpected {left[0]!r}: the command takes no more arguments")
 
 
-def fallback(parameter: Parameter) -> Any:
+def fallback(parameter: Parameter, environment: Mapping[str, str]) -> Any:
     """Return the value of a parameter that is not given: its environment, or else its default. Raises WrongInput."""
     spec = parameter.spec
-    text = os.environ.get(spec.environment) if isinstance(spec, Option) and spec.environment else None
+    text = environment.get(spec.environment) if isinstance(spec, Option) and spec.environment else None
     return parameter.parse(text) if text else parameter.default
 
 
-def _value(parameter: Parameter, given: list[Any] | None) -> Any:
+def _value(parameter: Parameter, given: list[Any] | None, environment: Mapping[str, str]) -> Any:
     is_argument = isinstance(parameter.spec, Argument)
     if given is not None and parameter.is_list:
         # An argument that is named twice means what it means once: done again, it would be refused.
@@ -231,4 +238,4 @@ def _value(parameter: Parameter, given: list[Any] | None) -> Any:
         return given[-1]
     if parameter.is_required:
         raise WrongInput(f"missing {'argument' if is_argument else 'option'} {parameter.label}")
-    return fallback(parameter)
+    return fallback(parameter, environment)

@@ -7,11 +7,12 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from pqbroker.cli.connection_security import HTTPS_SCHEME, http_login, secured_http, why_refused
+from pqbroker.cli.connection_security import http_login, secured_http, why_refused
 from pqbroker.cli.http_address import DEFAULT_HTTP as DEFAULT_HTTP
-from pqbroker.cli.http_address import HTTP_PORT, http_address
-from pqbroker.cli.kafka.link import CONNECT_TIMEOUT_S, connect, parse_host
+from pqbroker.cli.http_address import http_address, parse_http
+from pqbroker.cli.kafka.link import CONNECT_TIMEOUT_S, connect
 from pqbroker.cli.notices import announce_wait
+from pqbroker.cli.profile_choice import of_profile, other_address
 from pqbroker.cli.refusals import CommandError, with_cure
 
 TIMEOUT_S = 60.0
@@ -69,9 +70,7 @@ class Web:
         learnt from it."""
         self._cures = {**_CURES, **cures}
         address, self._cluster = http_address(address, broker)
-        self._is_encrypted = address.lower().startswith(HTTPS_SCHEME)
-        host = address[len(HTTPS_SCHEME) :].rstrip("/") if self._is_encrypted else address
-        self._address = parse_host("--http", host, HTTP_PORT)
+        self._address, self._is_encrypted = parse_http("--http", address)
         self._timeout_s = timeout_s or TIMEOUT_S
         self._connection = HTTPConnection(self._address.host, self._address.port, timeout=self._timeout_s)
 
@@ -162,8 +161,9 @@ class Web:
         found = self.state("/health", "status").get("cluster")
         if found is not None and found != wanted:
             raise CommandError(
-                f"{self._address} over HTTP is of cluster {found}, but --broker or PQBROKER_BROKER names a broker of "
-                f"cluster {wanted}: name two addresses of one cluster, or leave --http and PQBROKER_HTTP out"
+                f"{self._address}{of_profile()} over HTTP is of cluster {found}, but its Kafka address (--broker, "
+                f"PQBROKER_BROKER or a profile) is of cluster {wanted}: name two addresses of one cluster, or leave "
+                "--http and PQBROKER_HTTP out"
             )
 
     def _requested(self, method: str, path: str, body: bytes | None) -> HTTPResponse:
@@ -226,8 +226,8 @@ class Web:
     def _nobody(self, why: str) -> NobodyAnswers:
         at = "" if str(self._address) == DEFAULT_HTTP else f" --http {self._address}"
         return NobodyAnswers(
-            f"no broker answers at {self._address} over HTTP ({why}); start one with `pqbroker serve{at}`, "
-            "or name another with --http HOST:PORT or in PQBROKER_HTTP"
+            f"no broker answers at {self._address}{of_profile()} over HTTP ({why}); start one with "
+            f"`pqbroker serve{at}`, or {other_address('--http', 'PQBROKER_HTTP')}"
         )
 
     def _foreign(self, what: str) -> CommandError:

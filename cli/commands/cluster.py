@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from pqbroker.cli.command import Family, declare
-from pqbroker.cli.http_address import UnsetAddress, learnt_http
+from pqbroker.cli.http_address import CredentialsKept, UnsetAddress, learnt_http
 from pqbroker.cli.kafka.cluster import Cluster, Topic, settled
 from pqbroker.cli.kafka.configs import BROKER, CHANGED, alter_configs, describe_configs, is_default, source
 from pqbroker.cli.kafka.link import DEFAULT_KAFKA
@@ -13,6 +13,7 @@ from pqbroker.cli.notices import tell
 from pqbroker.cli.options import INT32_MAX, Broker, Http, Json, assignments
 from pqbroker.cli.output import say, show_bytes, show_json, show_table
 from pqbroker.cli.parsing import option
+from pqbroker.cli.profile_choice import of_profile, profile
 from pqbroker.cli.refusals import CommandError, WrongInput, near
 from pqbroker.cli.web import DEFAULT_HTTP, NobodyAnswers, Web
 from pqbroker.protocol.messages.describe_configs import DescribeConfigsResourceResult
@@ -44,7 +45,7 @@ def health(broker: Broker = DEFAULT_KAFKA, http: Http = DEFAULT_HTTP, json: Json
     """
     with Cluster(broker) as cluster:
         topics = cluster.topics()
-        state = _state(learnt_http(cluster) if isinstance(http, UnsetAddress) else http, broker)
+        state = _state(cluster, http, broker)
     offline = list(_places(topics.values(), lacks_leader=True))
     behind = list(_places(topics.values(), lacks_leader=False))
     count = sum(len(each.partitions) for each in topics.values())
@@ -52,9 +53,10 @@ def health(broker: Broker = DEFAULT_KAFKA, http: Http = DEFAULT_HTTP, json: Json
     conditions = [] if state is None else state["conditions"]
     if json:
         found = {"healthy": is_well, "partitions": count, "offline": offline, "behind": behind}
-        show_json({**found, "status": None if state is None else state["status"], "conditions": conditions})
+        asked = {"broker": str(cluster.address), "profile": None if (one := profile()) is None else one.name}
+        show_json({**asked, **found, "status": None if state is None else state["status"], "conditions": conditions})
     elif is_well:
-        say(f"healthy: {count} partitions, each with a leader and all its replicas")
+        say(f"healthy: {count} partitions, each with a leader and all its replicas, at {cluster.address}{of_profile()}")
     for one in () if json else conditions:
         since = datetime.fromtimestamp(one["since"] / 1000).astimezone().isoformat(" ", "seconds")
         say(f"{one['severity']}: {one['kind']} at {one['place']} since {since}: {one['cause']}")
@@ -64,17 +66,18 @@ def health(broker: Broker = DEFAULT_KAFKA, http: Http = DEFAULT_HTTP, json: Json
         if places and not json:
             say(f"{len(places)} of {count} partitions {what}: {', '.join(places)}")
     if not is_well:
-        raise CommandError(f"the cluster at {cluster.address} is not healthy")
+        raise CommandError(f"the cluster at {cluster.address}{of_profile()} is not healthy")
 
 
-def _state(http: str | None, broker: str) -> dict[str, Any] | None:
+def _state(cluster: Cluster, http: str, broker: str) -> dict[str, Any] | None:
     """Return what a pqbroker says of itself; None where none is asked."""
-    if http is None:
-        return None
     try:
-        with Web(http, broker=broker) as web:
+        address = learnt_http(cluster) if isinstance(http, UnsetAddress) else http
+        if address is None:
+            return None
+        with Web(address, broker=broker) as web:
             return web.state("/health", "status")
-    except NobodyAnswers as error:
+    except (CredentialsKept, NobodyAnswers) as error:
         tell(f"the state of the node is unknown: {error}")
         return None
 

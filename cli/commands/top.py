@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from typing import Annotated, Any, NamedTuple
 
 from pqbroker.cli.command import Family, declare
-from pqbroker.cli.http_address import learnt_http
+from pqbroker.cli.http_address import CredentialsKept, learnt_http
 from pqbroker.cli.kafka.cluster import Cluster, TopicPartition
 from pqbroker.cli.kafka.figures import read_sizes, read_spans
 from pqbroker.cli.kafka.groups import OffsetsUnknown, find_group, list_groups
 from pqbroker.cli.kafka.link import DEFAULT_KAFKA, NoBroker
+from pqbroker.cli.notices import tell
 from pqbroker.cli.options import Broker, Json
 from pqbroker.cli.output import has_colour, show_bytes, show_json, table_lines, write
 from pqbroker.cli.parsing import option
@@ -105,7 +106,7 @@ def top(
     """
     with Cluster(broker) as cluster:
         before = look(cluster)  # a broker that does not answer is refused before the screen changes
-        found = Inside(http or learnt_http(cluster), is_named=http is not None)
+        found = Inside(http or _learnt(cluster), is_named=http is not None)
     with _screen(shown=not json) as is_screen:
         number = 0
         try:
@@ -115,6 +116,15 @@ def top(
                 number += 1
         except KeyboardInterrupt:
             return
+
+
+def _learnt(cluster: Cluster) -> str | None:
+    """Return the HTTP address that the broker names; None where it has none, or one that gets no login."""
+    try:
+        return learnt_http(cluster)
+    except CredentialsKept as error:
+        tell(f"the state of the node is not shown: {error}")
+        return None
 
 
 def _show_next(addresses: tuple[str, "Inside"], before: Look, *, is_screen: bool, is_json: bool) -> Look:

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from pqbroker.cli.connection_security import secured, security, use_mechanism, why_refused
 from pqbroker.cli.notices import announce_wait
+from pqbroker.cli.profile_choice import of_profile, other_address
 from pqbroker.cli.refusals import CommandError, WrongInput
 from pqbroker.conf.addresses import Address, AddressError, parse_address
 from pqbroker.protocol.codec import decoder, encoder
@@ -51,8 +52,8 @@ class NoBroker(CommandError):
         self.why = why
         at = "" if str(address) == DEFAULT_KAFKA else f" --kafka {address}"
         super().__init__(
-            f"no broker answers at {address} ({why}); start one with `pqbroker serve{at}`, "
-            "or name another with --broker HOST:PORT or in PQBROKER_BROKER"
+            f"no broker answers at {address}{of_profile()} ({why}); start one with `pqbroker serve{at}`, "
+            f"or {other_address('--broker', 'PQBROKER_BROKER')}"
         )
 
 

@@ -64,7 +64,12 @@ COMMANDS: Mapping[str, str] = {
     "set": "//{t}/@max_data_ttl 5", "backup": "copy-{t}",
 }  # fmt: skip
 """Options and arguments of each command. The tablet that is closed is number 1."""
-ELSEWHERE = frozenset(("restore", "doctor", "crashtest", "certificate", "completion"))
+ELSEWHERE = frozenset(
+    (
+        "restore", "doctor", "crashtest", "certificate", "completion", "profile add", "profile use", "profile list",
+        "profile show", "profile remove",
+    )
+)  # fmt: skip
 """Commands that ask no running broker for data."""
 OF_SORTED_TABLES = frozenset(
     (

@@ -14,11 +14,11 @@ _HEAD = """\
 
 This page is written from the commands (`python -m tests.support.cli_page`); a test compares them.
 
-`pqbroker serve` is the broker. All else is a client, but for `doctor`, `restore`, `crashtest` and `certificate`: it
-speaks Kafka's protocol with any broker, ours or Apache Kafka, the one at `127.0.0.1:9092` unless `--broker HOST:PORT`
-or the environment's `PQBROKER_BROKER` names another. Several are named with commas between them; the port is 9092
-unless given. A command that needs what a broker does not serve says so. `pqbroker tablet`, `table`, `queue`,
-`transaction`, `features`, `token`, `cell`, `bundle`, `sql`, `backup`, `topic clean`, `acl needs` and `cluster
+`pqbroker serve` is the broker. All else is a client, but for `doctor`, `restore`, `crashtest`, `certificate` and
+`profile`: it speaks Kafka's protocol with any broker, ours or Apache Kafka, the one at `127.0.0.1:9092` unless
+`--broker HOST:PORT` or the environment's `PQBROKER_BROKER` names another. Several are named with commas between them;
+the port is 9092 unless given. A command that needs what a broker does not serve says so.
+`pqbroker tablet`, `table`, `queue`, `transaction`, `features`, `token`, `cell`, `bundle`, `sql`, `backup`, `topic clean`, `acl needs` and `cluster
 connections` are for brokers of ours alone: they ask the HTTP address, which the broker that `PQBROKER_BROKER` names
 tells them (`pqbroker.advertised.http`). `--http HOST:PORT` or `PQBROKER_HTTP` names it, and has to be of the same
 cluster; without any of these it is `127.0.0.1:8092`. A password is sent to hosts alone that you have named.
@@ -38,6 +38,14 @@ cluster; without any of these it is `127.0.0.1:8092`. A password is sent to host
   timestamps, into the partitions of the same number. `produce` also takes `{"json": ...}` for a JSON document.
 - `--command-config FILE` or `PQBROKER_COMMAND_CONFIG` says how a connection is secured, as Kafka's `client.properties`
   does; `--http https://HOST:PORT` is encrypted by the same certificates. See [security.md](security.md).
+- A *profile* saves a cluster under a name: `pqbroker profile add prod --broker broker.example:9093`, then `--profile
+  prod`, or `pqbroker profile use prod` for all commands to come. It has the addresses, the path of a `--command-config`
+  and a user, never a password, and lies in `~/.config/pqbroker/profiles.json` (`XDG_CONFIG_HOME`), readable by you
+  alone. The first of these counts: the options `--profile`, or `--broker` and `--http`; `PQBROKER_BROKER` and
+  `PQBROKER_HTTP`; `PQBROKER_PROFILE`; the profile in use; `127.0.0.1`. A profile counts as a whole: beside it
+  `PQBROKER_COMMAND_CONFIG` and `PQBROKER_USER` do not, only their options do. `none` is no profile. `pqbroker profile
+  show` says which one counts and why; errors, questions before something is destroyed, and `cluster health` name it.
+  `pqbroker-pipeline` has no profiles.
 - What destroys asks first; `--yes` is for scripts.
 - `pqbroker completion bash` (`zsh`, `fish`) prints what makes your shell complete commands, options, topics and groups.
 
@@ -59,6 +67,7 @@ _TRANSACTION = (
 _UNFINISHED = (
     "transaction, what, participant (table, tablet_index, tablet_id, cell), home, since, waits_for, rows, bytes"
 )
+_PROFILE = "profile, broker, http, command_config, user, in_use"
 _RESOLVED = "transaction, outcome, timestamp, home, resolved, principal, home_says"
 KEYS = {
     "table materialize": _FED,
@@ -69,6 +78,11 @@ KEYS = {
     "table pause-materialization": "as `table materialize`",
     "table resume-materialization": "as `table materialize`",
     "table drop-materialization": "table, dropped",
+    "profile add": _PROFILE,
+    "profile use": "profile, in_use",
+    "profile list": _PROFILE,
+    "profile show": f"{_PROFILE}, chosen_by",
+    "profile remove": "profile, removed",
     "user add": "user, added",
     "user password": "user, changed",
     "user list": "user, mechanisms (iterations by mechanism)",
@@ -114,7 +128,8 @@ KEYS = {
     "acl needs": "apis (request, needs), routes (request, needs)",
     "cluster info": "cluster, nodes (node, host, port, rack, controller), topics, partitions",
     "cluster health": (
-        "healthy, partitions, offline, behind, status, conditions (kind, severity, place, since, affects, cause, cure)"
+        "broker, profile, healthy, partitions, offline, behind, status, "
+        "conditions (kind, severity, place, since, affects, cause, cure)"
     ),
     "cluster settings": "node, settings (name: value, source)",
     "cluster connections": (
@@ -216,7 +231,10 @@ OVER_HTTP = {"sql", "get", "list", "exists", "set", "backup", "cluster connectio
 """Commands beside these families that ask the HTTP address of a broker of ours."""
 OVER_BOTH = {"acl remove", "cluster health", "top"}
 """Commands that ask a broker's Kafka address, and that over HTTP where one is given."""
-WITHOUT_BROKER = {"certificate", "completion", "doctor", "crashtest", "restore"}
+WITHOUT_BROKER = {
+    "certificate", "completion", "doctor", "crashtest", "restore", "profile add", "profile use", "profile list",
+    "profile show", "profile remove",
+}  # fmt: skip
 """Commands that ask no broker: they print a script, write files, read a directory, or start their own."""
 
 
