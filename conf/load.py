@@ -22,7 +22,7 @@ Entry = tuple[str, str, str]
 ENVIRONMENT_PREFIX = "PQBROKER_"
 _OWN_PREFIX = "pqbroker."
 _FOREIGN = re.compile(
-    r"(SERVICE_|PORT$|PORT_|(SPARK|KAFKA)_JARS$|BROKER$|HTTP$|COMMAND_CONFIG$|DATA_DIR$|LISTEN_(KAFKA|HTTP)$|"
+    r"(SERVICE_|PORT$|PORT_|(SPARK|KAFKA)_JARS$|BROKER$|HTTP$|COMMAND_CONFIG$|PROFILE$|DATA_DIR$|LISTEN_(KAFKA|HTTP)$|"
     r"USER$|(PASSWORD|NEW_PASSWORD|TOKEN)(_FILE)?$)"
 )
 """No settings: Kubernetes' for a service called pqbroker, the places of jars, where commands find their broker, the

@@ -8,24 +8,27 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from ipaddress import ip_address
 
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
-from cryptography.hazmat.primitives.serialization.pkcs12 import (
-    PKCS12Certificate,
-    serialize_java_truststore,
-    serialize_key_and_certificates,
-)
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from pqbroker.security.errors import CRYPTOGRAPHY_CURE, SecurityError
 
-from pqbroker.security.errors import SecurityError
+try:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        load_pem_private_key,
+    )
+    from cryptography.hazmat.primitives.serialization.pkcs12 import (
+        PKCS12Certificate,
+        serialize_java_truststore,
+        serialize_key_and_certificates,
+    )
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+except ImportError as error:  # an installation without the extra
+    raise SecurityError(f"making certificates needs the library cryptography: {CRYPTOGRAPHY_CURE}") from error
 
 SKEW = timedelta(hours=1)
 """Certificates are valid from this time before they are made: clocks of clients differ."""

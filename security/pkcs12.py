@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from pqbroker.security.errors import SecurityError
+from pqbroker.security.errors import CRYPTOGRAPHY_CURE, SecurityError
 from pqbroker.security.tls_options import SecurityStore
 
 try:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate, PKCS12KeyAndCertificates
     from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12 as _load
-except ImportError as error:  # an installation without its dependencies
-    raise SecurityError("PKCS12 needs the library cryptography: pip install cryptography, or use PEM") from error
+except ImportError as error:  # an installation without the extra
+    raise SecurityError(f"PKCS12 needs the library cryptography: {CRYPTOGRAPHY_CURE}; or use PEM") from error
 
 
 def open_keys(store: SecurityStore, data: bytes) -> tuple[str, str]:

@@ -25,6 +25,7 @@ RUNS: Final[Mapping[str, str]] = {
     "sorted-kills": "tests.faults.sorted_kills --kills 100",
     "cleaning-kills": "tests.faults.cleaning_kills --kills 100",
     "transactional-copies": "tests.faults.transactional_copies --minutes 10",
+    "installs": "tests.installs",
     "foreign-suites": "tests.compat.foreign_suites",
     "connect-sources": "tests.faults.connect_sources --kills 10",
     "log-histories": "tests.faults.log_histories --minutes 60",

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pqbroker.cli.command import Family, declare
 from pqbroker.cli.options import Json
@@ -13,7 +13,9 @@ from pqbroker.cli.output import say, show_json
 from pqbroker.cli.parsing import option
 from pqbroker.cli.refusals import CommandError, WrongInput
 from pqbroker.security.errors import SecurityError
-from pqbroker.security.issuing import Authority, Issued, issue, load_authority, make_authority
+
+if TYPE_CHECKING:
+    from pqbroker.security.issuing import Authority, Issued
 
 app = Family()
 
@@ -54,6 +56,8 @@ def certificate(
         raise WrongInput("--client ca, broker and client are names of other files; give another name")
     place, now = directory.absolute(), datetime.now(UTC)
     try:
+        from pqbroker.security.issuing import issue  # SecurityError without the library that it needs
+
         place.mkdir(parents=True, exist_ok=True)
         authority, written = _authority(place, now, days)
         if hosts:
@@ -72,8 +76,10 @@ def certificate(
             say(str(path))
 
 
-def _authority(place: Path, now: datetime, days: int) -> tuple[Authority, list[Path]]:
+def _authority(place: Path, now: datetime, days: int) -> "tuple[Authority, list[Path]]":
     """Return the authority of the directory, and its files if it was made just now."""
+    from pqbroker.security.issuing import load_authority, make_authority
+
     certificate_file, key_file = place / AUTHORITY, place / AUTHORITY_KEY
     if certificate_file.exists() and key_file.exists():
         return load_authority(certificate_file.read_bytes(), key_file.read_bytes()), []
@@ -84,7 +90,7 @@ def _authority(place: Path, now: datetime, days: int) -> tuple[Authority, list[P
     return made, _write_all(place, texts)
 
 
-def _broker_files(place: Path, issued: Issued) -> dict[str, str]:
+def _broker_files(place: Path, issued: "Issued") -> dict[str, str]:
     settings = (
         "listeners=SSL://:9092\n"
         f"ssl.keystore.type=PEM\nssl.keystore.location={place / BROKER_FILE}\n"
@@ -94,7 +100,7 @@ def _broker_files(place: Path, issued: Issued) -> dict[str, str]:
     return {BROKER_FILE: issued.certificate + issued.key, "broker.properties": settings}
 
 
-def _client_files(place: Path, name: str, issued: Issued) -> dict[str, str]:
+def _client_files(place: Path, name: str, issued: "Issued") -> dict[str, str]:
     keys = f"ssl.keystore.type=PEM\nssl.keystore.location={place / f'{name}.pem'}\n"
     return {f"{name}.pem": issued.certificate + issued.key, f"{name}.properties": _trusting(place) + keys}
 

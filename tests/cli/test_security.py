@@ -2,6 +2,7 @@
 
 import ssl
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,3 +119,14 @@ def test_a_process_serves_tls_and_https_by_the_files_of_certificate(
         assert shell("topic", "list", "--command-config", str(running.tls.properties)).status == 0
         running.restart()
         assert shell("topic", "list", "--command-config", str(running.tls.properties)).status == 0
+
+
+def test_without_the_extra_for_certificates_it_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    monkeypatch.delitem(sys.modules, "pqbroker.security.issuing", raising=False)
+    said = Shell("", capsys).raw("certificate", "--for", "x", "-d", str(tmp_path / "made"))
+    assert said.status == 1
+    assert "install pqbroker with its extra `certificates`" in said.errors
+    assert not (tmp_path / "made").exists()

@@ -60,7 +60,7 @@ def test_the_prefix_is_not_doubled_in_the_environment() -> None:
 
 
 def test_what_others_put_under_our_prefix_is_let_be() -> None:
-    for name in ("SERVICE_HOST", "PORT", "PORT_9092_TCP", "SPARK_JARS", "KAFKA_JARS", "BROKER", "HTTP"):
+    for name in ("SERVICE_HOST", "PORT", "PORT_9092_TCP", "SPARK_JARS", "KAFKA_JARS", "BROKER", "HTTP", "PROFILE"):
         assert load_settings(None, {f"PQBROKER_{name}": "x"}) == BrokerSettings()
 
 

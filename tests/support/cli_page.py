@@ -17,8 +17,8 @@ This page is written from the commands (`python -m tests.support.cli_page`); a t
 `pqbroker serve` is the broker. All else is a client, but for `doctor`, `restore`, `crashtest`, `certificate` and
 `profile`: it speaks Kafka's protocol with any broker, ours or Apache Kafka, the one at `127.0.0.1:9092` unless
 `--broker HOST:PORT` or the environment's `PQBROKER_BROKER` names another. Several are named with commas between them;
-the port is 9092 unless given. A command that needs what a broker does not serve says so.
-`pqbroker tablet`, `table`, `queue`, `transaction`, `features`, `token`, `cell`, `bundle`, `sql`, `backup`, `topic clean`, `acl needs` and `cluster
+the port is 9092 unless given. A command that needs what a broker does not serve says so. `pqbroker tablet`, `table`,
+`queue`, `transaction`, `features`, `token`, `cell`, `bundle`, `sql`, `backup`, `topic clean`, `acl needs` and `cluster
 connections` are for brokers of ours alone: they ask the HTTP address, which the broker that `PQBROKER_BROKER` names
 tells them (`pqbroker.advertised.http`). `--http HOST:PORT` or `PQBROKER_HTTP` names it, and has to be of the same
 cluster; without any of these it is `127.0.0.1:8092`. A password is sent to hosts alone that you have named.
