@@ -76,7 +76,7 @@ class Environment:
 
 def check_builds(place: Path) -> Path:
     """Return a wheel that is the same from two copies of the checkout."""
-    built = []
+    built: list[Path] = []
     for name in ("a", "another"):
         copy = place / name
         copy_checkout(copy)
