@@ -14,6 +14,7 @@ from pqbroker.tables.work.kept_columns import KeptColumns
 from pqbroker.tables.work.messages import STOP, STOPPED, Line, Message, Stopped
 from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.sorted.refusal import MergeRefused
+from pqbroker.tables.work.unwanted import refuse_unwanted
 from pqbroker.tables.work.watching import Watch, resident_bytes
 
 NICENESS = 5
@@ -34,6 +35,7 @@ def main(number: int) -> None:
     """Serve queries one after another. Records are many small objects without cycles: collecting waits for the end."""
     os.nice(NICENESS)
     gc.disable()
+    refuse_unwanted()
     sys.setrecursionlimit(RECURSION_MAX)
     connection = socket.socket(fileno=number)
     watch = Watch(connection)

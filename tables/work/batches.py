@@ -33,13 +33,17 @@ class RowRange(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """The records that a span holds, and how many each batch has of them."""
+    """Records of a span, and how many each batch has of them."""
 
     tablet: int
     records: list[Any]
     counts: list[tuple[BatchHeader, int]]
     facts: Mapping[int, RowFact]
     """Known facts, by row."""
+
+
+ROWS_AT_ONCE = 4096
+"""Records that become columns at one go, about: the objects that they are stay in the processor's cache."""
 
 
 def decode(
@@ -52,18 +56,34 @@ def decode(
 ) -> Any:
     """The rows of a span in record batches end to end, as one batch of Arrow: the columns asked for, and all of the
     schema's where one of them is. BatchDamaged."""
-    rows = _Rows(span.tablet, [], [], {fact.row_index: fact for fact in facts or ()})
+    names = [name for name in columns if not view.is_typed(name)]
+    parts = view.typed.parts if view.typed is not None and len(names) < len(columns) else ()
+    makers = [*(_MAKERS[name] for name in names), *(_MAKERS[part] for part in parts)]
+    known = {fact.row_index: fact for fact in facts or ()}
+    pieces = [[make(rows) for make in makers] for rows in _gathered(data, span, known, order)]
+    whole = [pyarrow.concat_arrays(each) for each in zip(*pieces, strict=True)]
+    made = dict(zip(names, whole, strict=False))
+    if view.typed is not None and parts:
+        made |= view.typed.make(dict(zip(parts, whole[len(names) :], strict=True)))
+    return pyarrow.RecordBatch.from_arrays(list(made.values()), schema=view.schema(list(made)))
+
+
+def _gathered(
+    data: memoryview, span: RowRange, facts: Mapping[int, RowFact], order: Order
+) -> Iterator[_Rows]:
+    """Yield the records of a span, some batches at a time; at least once."""
+    rows = _Rows(span.tablet, [], [], facts)
     try:
         for position, header in in_order(data, order):
             found = _records(data, position, header, span)
             rows.records.extend(found)
             rows.counts.append((header, len(found)))
+            if len(rows.records) >= ROWS_AT_ONCE:
+                yield rows
+                rows = _Rows(span.tablet, [], [], facts)
     except (CorruptRecordException, KafkaError) as damage:
         raise BatchDamaged(str(damage)) from damage
-    made = {name: _MAKERS[name](rows) for name in columns if not view.is_typed(name)}
-    if view.typed is not None and len(made) < len(columns):
-        made |= view.typed.make([record.key for record in rows.records], [record.value for record in rows.records])
-    return pyarrow.RecordBatch.from_arrays(list(made.values()), schema=view.schema(list(made)))
+    yield rows
 
 
 def records_of(data: memoryview, span: RowRange, order: Order) -> Iterator[Any]:

@@ -15,6 +15,7 @@ from pqbroker.pq.log.commit_timestamps import milliseconds_of
 from pqbroker.pq.log.row_facts import TIMESTAMP
 from pqbroker.tables.refusals import nearest
 from pqbroker.tables.work.batches import RowRange
+from pqbroker.tables.work.database import connect
 from pqbroker.tables.work.kept_columns import KeptColumns
 from pqbroker.tables.work.messages import Line, Stopped
 from pqbroker.tables.work.parsing import Named, Parsed, parse
@@ -29,14 +30,6 @@ from pqbroker.tables.work.watching import Watch
 _ROWS_AT_ONCE = 16_384
 _NAMED_MAX = 20
 """Tablets that one refusal names."""
-_SETTINGS: Mapping[str, Any] = {
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    "enable_external_access": False,
-    "python_enable_replacements": False,
-    "temp_directory": "",  # what does not fit is refused: nothing is written beside the broker's data
-    "threads": 1,
-}
 _NO_COLUMN = re.compile(r'(?:Referenced column|does not have a column named) "(.+?)"(?: not found|$)')
 """DuckDB's own words name as candidates only columns that the query has rightly."""
 LOCK = "SET lock_configuration = true"
@@ -105,11 +98,6 @@ class Stopping:
         """The connection is closed next."""
         with self._lock:
             self._has_ended = True
-
-
-def connect(memory_bytes: int) -> Any:
-    """DuckDB with an empty database in memory, and access to nothing else."""
-    return duckdb.connect(":memory:", config={**_SETTINGS, "memory_limit": f"{memory_bytes}B"})
 
 
 def _wanted(named: Named, found: Found) -> Scan:

@@ -89,11 +89,11 @@ def measure(directory: Path, size: Size) -> Found:
 
 def query(running: Broker, text: str) -> bytes:
     """The answer to one query."""
-    return _post(running, "/v1/sql", {"query": text})
+    return post(running, "/v1/sql", {"query": text})
 
 
 def _write(running: Broker, rows: int) -> None:
-    _post(running, "/v1/tables", {"path": "//scanned", "schema": SCHEMA})
+    post(running, "/v1/tables", {"path": "//scanned", "schema": SCHEMA})
     producer = Producer({"bootstrap.servers": running.kafka, "log_level": 0, "linger.ms": 20, "batch.size": 900_000})
     for number in range(rows):
         row = {"id": number, "name": f"name-{number % 1000}", "price": number / 7}
@@ -170,7 +170,8 @@ def _pin(pid: int, cores: set[int]) -> None:
             os.sched_setaffinity(thread.id, cores)
 
 
-def _post(running: Broker, path: str, body: Any) -> bytes:
+def post(running: Broker, path: str, body: Any) -> bytes:
+    """The answer to a request that is not refused."""
     connection = http.client.HTTPConnection(running.http, timeout=TIMEOUT_S)
     try:
         connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})

@@ -6,7 +6,8 @@ import duckdb
 import pyarrow
 import pytest
 
-from pqbroker.tables.work.query import LOCK, connect
+from pqbroker.tables.work.database import connect
+from pqbroker.tables.work.query import LOCK
 
 rows_of_this_module = pyarrow.table({"n": [1]})
 
