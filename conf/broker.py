@@ -1,9 +1,9 @@
 """Broker settings: every limit and choice of a node. Names are Kafka's where Kafka has one, `pqbroker.` otherwise.
 
-Those of access rules, the audit log, TLS, the cleaner, HTTP, logins, quotas, SQL, consumer groups, transactional
-producers and test brokers are declared in `access`, `audit`, `tls`, `cleaner`, `http`, `logins`, `quotas`, `sql`,
-`consumer_groups`, `transactional_producers` and `cues`; those of Kafka's that change nothing here are tables, in
-`without_effect` and `access_control`.
+Those of access rules, the audit log, TLS, the cleaner, HTTP, logins, quotas, registries, SQL, consumer groups,
+transactional producers and test brokers are declared in `access`, `audit`, `tls`, `cleaner`, `http`, `logins`,
+`quotas`, `registry`, `sql`, `consumer_groups`, `transactional_producers` and `cues`; those of Kafka's that change
+nothing here are tables, in `without_effect` and `access_control`.
 """
 
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from pqbroker.conf import (
     http,
     logins,
     quotas,
+    registry,
     sql,
     storage,
     tables,
@@ -392,6 +393,16 @@ class BrokerSettings:
     sql_columns_bytes_max: int = sql.COLUMNS_BYTES_MAX
     sql_result_bytes_max: int = sql.RESULT_BYTES_MAX
     sql_worker_idle_ms: int = sql.WORKER_IDLE_MS
+    registries: tuple[str, ...] = registry.REGISTRIES
+    registry_config_files: tuple[str, ...] = registry.CONFIG_FILES
+    registry_timeout_ms: int = registry.TIMEOUT_MS
+    registry_failure_ms: int = registry.FAILURE_MS
+    registry_schema_bytes_max: int = registry.SCHEMA_BYTES_MAX
+    registry_schema_types_max: int = registry.SCHEMA_TYPES_MAX
+    registry_value_parts_max: int = registry.VALUE_PARTS_MAX
+    registry_schemas_max: int = registry.SCHEMAS_MAX
+    registry_decodings_max: int = registry.DECODINGS_MAX
+    registry_decoding_ms_max: int = registry.DECODING_MS_MAX
 
     # Brokers for tests
     test_door: bool = cues.TEST_DOOR

@@ -248,6 +248,12 @@ class TopicConfig:
     key_avro_schema: str = setting(
         "key.avro.schema", Kind.STRING, "", "The same as `value.avro.schema`, of keys."
     )  # fmt: skip
+    value_registry: str = setting(
+        "value.registry", Kind.STRING, "",
+        "Name of a registry (`pqbroker.registries`) by whose schemas values are decoded where they are shown; empty:"
+        " none. Records are stored as they come.",
+    )  # fmt: skip
+    key_registry: str = setting("key.registry", Kind.STRING, "", "The same as `value.registry`, of keys.")
     pq_bundle: str = setting(
         "pq.bundle", Kind.STRING, "default", "Bundle of cells that the topic's tablets live in; fixed at creation."
     )

@@ -1,5 +1,5 @@
 """`python -m pqbroker.tables.work FD`: a worker, which serves the queries, encodes the rows, merges the chunks, cleans
-the logs and makes rows of the records that come over a socket until that closes."""
+the logs, decodes and makes rows of the records that come over a socket until that closes."""
 
 import contextlib
 import gc
@@ -67,6 +67,8 @@ def _serve(line: Line, watch: Watch, kept: KeptColumns, message: Message) -> Non
             _scan(line, message)
         elif message.kind == "materialize":
             _materialize(line, message)
+        elif message.kind == "decode":
+            _decode(line, message)
         else:
             _answer(line, watch, kept, message)
     except Stopped:
@@ -115,6 +117,13 @@ def _materialize(line: Line, message: Message) -> None:
     from pqbroker.tables.work.materializing import materialize
 
     line.send("done", {**materialize(line, message), "resident_bytes": resident_bytes()})
+
+
+def _decode(line: Line, message: Message) -> None:
+    from pqbroker.tables.work.decoding import decode_records
+
+    decoded = decode_records(message)
+    line.send("decoded", {"resident_bytes": resident_bytes()}, decoded)
 
 
 def _encode(line: Line, message: Message) -> None:

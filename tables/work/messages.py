@@ -93,6 +93,14 @@ Records of a topic become rows of the sorted table that they feed:
     worker  done      {resident_bytes}
     worker  refused   {code, message, cure}
 
+Records are decoded by the schemas of a registry, which the worker asks:
+
+    broker  decode    {decoding: as `registry.decoding.topic_document` makes it, sizes: [[of the key, of the value]],
+                      null for what is null, time_ms, answer_bytes_max, memory_bytes_max}; its payload: keys and values;
+                      answered by
+    worker  decoded   {resident_bytes}; its payload: a JSON array with an object for each record, by part: {schema,
+                      type, content} or {code, reason}
+
 All of them stop like a query.
 """
 

@@ -9,8 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 PACKAGES = (
-    "broker", "cli", "conf", "doctor", "fixture", "http_client", "pipeline", "pq", "protocol", "security", "storage",
-    "tables",
+    "broker", "cli", "conf", "doctor", "fixture", "http_client", "pipeline", "pq", "protocol", "registry", "security",
+    "storage", "tables",
 )  # fmt: skip
 
 

@@ -13,8 +13,8 @@ from tests.mutations.listing import ROOT, Mutation, mutations
 from tests.support.depth import FULL
 
 COPIED = (
-    "broker", "cli", "conf", "doctor", "fixture", "http_client", "pq", "protocol", "security", "src", "storage",
-    "tables", "tests", "pyproject.toml",
+    "broker", "cli", "conf", "doctor", "fixture", "http_client", "pq", "protocol", "registry", "security", "src",
+    "storage", "tables", "tests", "pyproject.toml",
 )  # fmt: skip
 TIMEOUT_S = 300
 CAUGHT = 1

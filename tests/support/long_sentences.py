@@ -21,7 +21,10 @@ from tests.support.cli_page import commands
 ROOT = Path(__file__).resolve().parents[2]
 WRITTEN = {"settings.md", "metrics.md", "cli.md"}
 """Pages that are made of the other texts."""
-CODE = ("broker", "cli", "conf", "doctor", "http_client", "pipeline", "pq", "protocol", "security", "storage", "tables")
+CODE = (
+    "broker", "cli", "conf", "doctor", "http_client", "pipeline", "pq", "protocol", "registry", "security", "storage",
+    "tables",
+)  # fmt: skip
 LOGGED = {"debug", "info", "warning", "error", "exception"}
 _BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*\[])|\n\s*\n|\n(?=\s*[-*|#] )|\s\|\s|\n\|")

@@ -8,10 +8,12 @@ from pqbroker.tables.work.pool import WorkerPool
 class Workers(WorkerPool):
     """The node's pool for queries."""
 
-    __slots__ = ("counters", "slots")
+    __slots__ = ("counters", "decodings", "slots")
 
     def __init__(self) -> None:
         self.counters = SqlCounters()
         super().__init__(self.counters)
         self.slots = HolderQueue(has_reserve=True)
         """Slots of queries that run, or wait for their worker to start."""
+        self.decodings = HolderQueue(has_reserve=True)
+        """Slots of answers whose records are decoded."""

@@ -16,11 +16,18 @@ CONTENT: Schema = {
 """An object has one of the two."""
 HEADERS = array_of(object_of({"key": TEXT, "value": CONTENT}))
 TIMESTAMP: Schema = {"type": "integer", "minimum": 0, "maximum": (1 << 63) - 1}
+DECODED: Schema = {
+    "type": "object",
+    "properties": {"schema": COUNT, "type": TEXT, "content": {}, "code": TEXT, "reason": TEXT},
+    "additionalProperties": False,
+}
+"""A key or a value by the schema of a registry: schema, type and content; or a code and a reason, and it stays raw."""
 RECORD = object_of(
     {
         "topic": TEXT, "partition": COUNT, "offset": OFFSET, "timestamp": nullable(TIMESTAMP), "key": CONTENT,
         "value": CONTENT, "headers": HEADERS,
-    }
+    },
+    {"decoded": object_of({}, {"key": DECODED, "value": DECODED})},
 )  # fmt: skip
 """Schema of a record, as `record_json.show_record` makes it."""
 

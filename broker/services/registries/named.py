@@ -1,0 +1,27 @@
+"""The registries that settings name, as topics use them. Nothing here asks one."""
+
+from typing import Any
+
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.registry import parse_config_files, parse_registries
+from pqbroker.pq.serving.topic import Topic
+
+
+def decoding_of(topic: Topic, settings: BrokerSettings) -> dict[str, Any] | None:
+    """Return how keys and values of a topic are decoded, as `registry.decoding.topic_document` makes it; None for a
+    topic that names no registry. A name that settings do not have gets an empty address, which is refused by name."""
+    config = topic.config
+    named = {part: name for part, name in (("key", config.key_registry), ("value", config.value_registry)) if name}
+    if not named:
+        return None
+    from pqbroker.registry.decoding import topic_document  # loaded with the first topic that names one
+    from pqbroker.registry.limits import DecodingLimits
+    from pqbroker.registry.named import NamedRegistry
+
+    addresses, files = parse_registries(settings.registries), parse_config_files(settings.registry_config_files)
+    limits = DecodingLimits(
+        settings.registry_timeout_ms, settings.registry_schema_bytes_max, settings.registry_schema_types_max,
+        settings.registry_value_parts_max, settings.registry_schemas_max, settings.registry_failure_ms,
+    )  # fmt: skip
+    parts = {part: NamedRegistry(name, addresses.get(name, ""), files.get(name, "")) for part, name in named.items()}
+    return topic_document(parts, limits)
