@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pqbroker.cli.parsing import Parameter, option
 from pqbroker.cli.refusals import WrongInput
+from pqbroker.security.client_login import OAUTHBEARER, ClientLogin
 from pqbroker.security.client_properties import PLAIN, ClientSecurity, as_user, load_client_security
 from pqbroker.security.errors import SecurityError
 from pqbroker.security.passwords import TOKEN, given_password, password_for
@@ -100,6 +101,8 @@ def http_login() -> dict[str, str]:
         raise WrongInput(str(error)) from None
     if login is None:
         return {} if token is None else {"Authorization": f"Bearer {token}"}
+    if login.token_file is not None:
+        return {"Authorization": f"Bearer {_token_of(login)}"}
     return {"Authorization": "Basic " + b64encode(f"{login.user}:{login.password}".encode()).decode()}
 
 
@@ -107,9 +110,21 @@ def client_options() -> dict[str, Any]:
     """Return the arguments for security of aiokafka's clients. WrongInput."""
     found = security()
     options: dict[str, Any] = {"security_protocol": found.protocol.value, "ssl_context": kafka_context()}
+    if found.login is not None and found.login.token_file is not None:
+        from pqbroker.cli.token_provider import TokenProvider
+
+        return options | {"sasl_mechanism": OAUTHBEARER, "sasl_oauth_token_provider": TokenProvider(found.login)}
     if found.login is not None:
         options |= found.login.aiokafka
     return options
+
+
+def _token_of(login: ClientLogin) -> str:
+    """Return the token that a file has now. WrongInput."""
+    try:
+        return login.token()
+    except SecurityError as error:
+        raise WrongInput(f"--command-config: {error}") from None
 
 
 def why_refused(error: BaseException) -> str:

@@ -17,7 +17,7 @@ class BlockingTransport:
 
     def __init__(self, address: HttpAddress, timeout_s: float) -> None:
         self._address = str(address)
-        self._headers = address.headers
+        self._place = address
         self._timeout_s = timeout_s
         self._connection = HTTPConnection(address.host, address.port, timeout=timeout_s)
         if address.context is not None:
@@ -48,7 +48,7 @@ class BlockingTransport:
             time.sleep(request.delay_s)
         self._connect()
         try:
-            headers = dict(self._headers)
+            headers = self._place.headers
             if request.body is not None:
                 headers["Content-Type"] = request.content_type
             self._connection.request(request.method, request.path, request.body, headers)

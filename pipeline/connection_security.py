@@ -40,6 +40,8 @@ def worker_options(texts: Mapping[str, str]) -> dict[str, Any]:
     if not texts:
         return {}
     found = client_security(texts)
+    if found.login is not None and found.login.token_file is not None:
+        raise SecurityError("the producers of a relay log in by a password, not by a token; give SCRAM or PLAIN")
     login = {} if found.login is None else found.login.aiokafka
     options = {"security_protocol": found.protocol.value, **login}
     if found.tls is None:

@@ -64,7 +64,8 @@ def as_user(found: ClientSecurity, user: str, password: str) -> ClientSecurity:
     """Return the security of connections that log in as a user, by the usual mechanism unless properties name one."""
     is_encrypted = found.protocol.is_encrypted
     protocol = SecurityProtocol.SASL_SSL if is_encrypted else SecurityProtocol.SASL_PLAINTEXT
-    mechanism = found.login.mechanism if found.login else USUAL_MECHANISM
+    by_password = found.login is not None and found.login.token_file is None
+    mechanism = found.login.mechanism if found.login and by_password else USUAL_MECHANISM
     return replace(found, protocol=protocol, login=ClientLogin(mechanism, user, password))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from pqbroker.security.client_login import TOKEN_BYTES_MAX
 from pqbroker.security.errors import SecurityError
 
 PASSWORD: Final = "PQBROKER_PASSWORD"
@@ -19,16 +20,17 @@ PASSWORD_BYTES_MAX: Final = 1024
 def given_password(environment: Mapping[str, str], name: str = PASSWORD) -> str | None:
     """Return the password of a variable, or of the file that NAME_FILE names, without the end of its line; None if
     neither is set. SecurityError."""
+    most = TOKEN_BYTES_MAX if name == TOKEN else PASSWORD_BYTES_MAX
     path = environment.get(f"{name}_FILE")
     if not path:
-        return check_password(environment[name]) if environment.get(name) else None
+        return check_password(environment[name], most) if environment.get(name) else None
     try:
-        text = Path(path).read_bytes()[: PASSWORD_BYTES_MAX + 2].decode()
+        text = Path(path).read_bytes()[: most + 2].decode()
     except OSError as error:
         raise SecurityError(f"{name}_FILE: cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise SecurityError(f"{name}_FILE: {path} is not UTF-8") from None
-    return check_password(text.removesuffix("\n").removesuffix("\r"))
+    return check_password(text.removesuffix("\n").removesuffix("\r"), most)
 
 
 def password_for(user: str, environment: Mapping[str, str], *, is_new: bool = False) -> str:
@@ -52,13 +54,13 @@ def new_password_for(user: str, environment: Mapping[str, str]) -> str:
     return found if found is not None else _typed(user, NEW_PASSWORD, is_new=True)
 
 
-def check_password(password: str) -> str:
+def check_password(password: str, bytes_max: int = PASSWORD_BYTES_MAX) -> str:
     """Return a password that can be one. SecurityError."""
     if not password:
         raise SecurityError("the password is empty; give one")
     if "\0" in password:
         raise SecurityError("the password has a NUL character; give another")
     size = len(password.encode())
-    if size > PASSWORD_BYTES_MAX:
-        raise SecurityError(f"the password has {size} bytes; the most allowed is {PASSWORD_BYTES_MAX}")
+    if size > bytes_max:
+        raise SecurityError(f"the password has {size} bytes; the most allowed is {bytes_max}")
     return password

@@ -27,6 +27,7 @@ from pqbroker.protocol.messages.sasl_handshake import SaslHandshakeRequest, Sasl
 from pqbroker.protocol.primitives import ELEMENTS_MAX, skip_tagged_fields
 from pqbroker.protocol.schema import is_flexible, message
 from pqbroker.security.client_login import SASL_PLAIN, SCRAM, ClientLogin, ServerNotProved, proof
+from pqbroker.security.errors import SecurityError
 
 T = TypeVar("T")
 
@@ -112,7 +113,7 @@ class Link:
         if shaken.error_code != ErrorCode.NONE:
             # PLAIN is used under TLS only: without it, an impostor in the broker's place would learn the password.
             usable = (*SCRAM, SASL_PLAIN) if security().protocol.is_encrypted else tuple(SCRAM)
-            known = [mechanism for mechanism in shaken.mechanisms if mechanism in usable]
+            known = [mechanism for mechanism in shaken.mechanisms if mechanism in usable and login.user]
             if not known or login.mechanism in known:
                 offered = ", ".join(shaken.mechanisms) or "none"
                 raise CommandError(f"{self._address} offers no mechanism that this command has; it has {offered}")
@@ -123,10 +124,13 @@ class Link:
             while True:
                 answer = self.ask(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse)
                 if answer.error_code != ErrorCode.NONE:
-                    raise CommandError(f"{self._address} refused the login as {login.user}: {answer.error_message}")
+                    who = f"by the token in {login.token_file}" if login.token_file else f"as {login.user}"
+                    raise CommandError(f"{self._address} refused the login {who}: {answer.error_message}")
                 token = messages.send(answer.auth_bytes)
         except StopIteration:
             return ""
+        except SecurityError as error:
+            raise CommandError(str(error)) from None
         except ServerNotProved as unproved:
             raise CommandError(f"{self._address} is not the broker that knows {login.user}: {unproved}") from None
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from pqbroker.http_client.addresses import HttpAddress, UserOrToken, authorization_of, parse_http_address
+from pqbroker.http_client.addresses import HttpAddress, UserOrToken, authorization_of, parse_http_address, token_file_of
 from pqbroker.http_client.blocking import BlockingTransport
 from pqbroker.http_client.errors import ClientError as ClientError
 from pqbroker.http_client.exchange import Steps
@@ -63,8 +63,9 @@ class Client:
     """A client for one thread at a time. `timeout_s`: how long an answer may take.
 
     Of an https:// address `ca` is the file with certificates that the broker's must lead to (None: the system's), and
-    `tls` a context in its place, for a client that shows a certificate. `login` is a token, or a user and its password;
-    None: what the environment says, PQBROKER_TOKEN, or PQBROKER_USER and PQBROKER_PASSWORD.
+    `tls` a context in its place, for a client that shows a certificate. `login` is a token, the
+    Path of a file with one, which each request reads, or a user and its password; None: what the environment says,
+    PQBROKER_TOKEN_FILE, PQBROKER_TOKEN, or PQBROKER_USER and PQBROKER_PASSWORD.
     """
 
     def __init__(
@@ -865,7 +866,9 @@ def _tablets(first: int | None, last: int | None, **more: bool) -> dict[str, Any
 
 
 def _place(address: str, ca: str | None, tls: "ssl.SSLContext | None", login: UserOrToken | None) -> HttpAddress:
-    return replace(parse_http_address(address, ca, tls), authorization=authorization_of(login, os.environ))
+    found = parse_http_address(address, ca, tls)
+    token_file = token_file_of(login, os.environ)
+    return replace(found, authorization=authorization_of(login, os.environ), token_file=token_file)
 
 
 def _arrow(stream: bytes) -> "pyarrow.Table":

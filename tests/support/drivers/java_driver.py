@@ -28,7 +28,9 @@ class JavaClient:
 
     def __init__(self, address: str, version: str, security: Security = OPEN) -> None:
         own = [f"{name}={text}" for name, text in security.java.items()]
-        self._process: subprocess.Popen[str] = program.start("Client", [address, *own], version)
+        self._process: subprocess.Popen[str] = program.start(
+            "Client", [address, *own], version, security.java_options
+        )
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
 

@@ -18,6 +18,8 @@ STREAMS = "kafka-streams-4.3.1"
 CONNECT_FILE = "kafka-connect-file-4.3.1"
 """Directory of the jar of Kafka Connect's file connectors."""
 
+_FOR_TOKENS = ("jose4j", "jackson-annotations", "jackson-core", "jackson-databind")
+"""Jars that the client wants for OAUTHBEARER and does not bring along."""
 _ROOT = Path(__file__).resolve().parents[3]
 _SOURCES = Path(__file__).parent
 _COMPILE_TIMEOUT_S = 120
@@ -30,14 +32,18 @@ def client_jars(version: str) -> str:
         return classpath()
     directory = _ROOT / ".cache" / f"kafka-clients-{version}"
     assert directory.exists(), f"the jars of kafka-clients {version} are missing: ./test fetches them into {directory}"
-    return f"{directory}/*"
+    kafka = _ROOT / ".cache" / "kafka-4.3.1"
+    for_tokens = [str(jar) for name in _FOR_TOKENS for jar in kafka.glob(f"{name}-[0-9]*.jar")]
+    return os.pathsep.join((f"{directory}/*", *for_tokens))
 
 
-def start(program: str, arguments: Sequence[str], version: str) -> subprocess.Popen[str]:
-    """Start a program of the file of its name, talking over its standard input and output."""
+def start(
+    program: str, arguments: Sequence[str], version: str, options: Sequence[str] = ()
+) -> subprocess.Popen[str]:
+    """Start a program of the file of its name, talking over its standard input and output. `options`: those of Java."""
     jars = os.pathsep.join((client_jars(version), *_further_jars(program)))
     classes = compiled(version, _sources(program), jars)
-    command = [java(), *_OPTIONS, "-cp", os.pathsep.join((str(classes), jars)), program, *arguments]
+    command = [java(), *_OPTIONS, *options, "-cp", os.pathsep.join((str(classes), jars)), program, *arguments]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
 
 
