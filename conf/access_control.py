@@ -50,20 +50,10 @@ sasl.oauthbearer.assertion.private.key.passphrase | password | null
 sasl.oauthbearer.assertion.template.file | string | null
 sasl.oauthbearer.client.credentials.client.id | string | null
 sasl.oauthbearer.client.credentials.client.secret | password | null
-sasl.oauthbearer.clock.skew.seconds | int | 30
-sasl.oauthbearer.expected.audience | list |
-sasl.oauthbearer.expected.issuer | string | null
-sasl.oauthbearer.jwks.endpoint.refresh.ms | long | 3600000
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms | long | 10000
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms | long | 100
-sasl.oauthbearer.jwks.endpoint.url | string | null
 sasl.oauthbearer.jwt.retriever.class | class | org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
 sasl.oauthbearer.jwt.validator.class | class | org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
 sasl.oauthbearer.scope | string | null
-sasl.oauthbearer.scope.claim.name | string | scope
-sasl.oauthbearer.sub.claim.name | string | sub
 sasl.oauthbearer.token.endpoint.url | string | null
-sasl.server.callback.handler.class | class | null
 security.providers | string | null
 ssl.engine.factory.class | class | null
 """

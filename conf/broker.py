@@ -1,9 +1,9 @@
 """Broker settings: every limit and choice of a node. Names are Kafka's where Kafka has one, `pqbroker.` otherwise.
 
 Those of access rules, the audit log, TLS, the cleaner, HTTP, logins, quotas, registries, SQL, consumer groups,
-transactional producers and test brokers are declared in `access`, `audit`, `tls`, `cleaner`, `http`, `logins`,
-`quotas`, `registry`, `sql`, `consumer_groups`, `transactional_producers` and `cues`; those of Kafka's that change
-nothing here are tables, in `without_effect` and `access_control`.
+transactional producers and test brokers are declared in `access`, `audit`, `tls`, `cleaner`, `http`, `logins` and
+`oauth`, `quotas`, `registry`, `sql`, `consumer_groups`, `transactional_producers` and `cues`; those of Kafka's that
+change nothing here are tables, in `without_effect` and `access_control`.
 """
 
 from dataclasses import dataclass
@@ -30,6 +30,7 @@ from pqbroker.conf import (
 from pqbroker.conf.access_control import ACCESS_CONTROL
 from pqbroker.conf.addresses import address_counts
 from pqbroker.conf.declare import Kind, of_listeners, rows, setting
+from pqbroker.conf.oauth import OAUTH
 from pqbroker.conf.without_effect import WITHOUT_EFFECT
 
 MIB = 1 << 20
@@ -358,6 +359,7 @@ class BrokerSettings:
     login_bytes_max: int = logins.LOGIN_BYTES_MAX
     login_timeout_ms: int = logins.LOGIN_TIMEOUT_MS
     login_checks_max: int = logins.LOGIN_CHECKS_MAX
+    oauth: tuple[tuple[str, Any], ...] = rows(OAUTH)
     users_max: int = logins.USERS_MAX
     tokens_max: int = logins.TOKENS_MAX
     user_name_bytes_max: int = logins.USER_NAME_BYTES_MAX

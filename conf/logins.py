@@ -4,10 +4,11 @@ them."""
 from typing import Final
 
 from pqbroker.conf.declare import Kind, setting
+from pqbroker.conf.oauth import OAUTHBEARER
 
 MIB = 1 << 20
 SASL_PLAIN: Final = "PLAIN"
-MECHANISMS: Final = (SASL_PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS: Final = (SASL_PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 """SASL mechanisms that listeners can have."""
 
 ENABLED_MECHANISMS = setting(

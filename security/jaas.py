@@ -12,6 +12,7 @@ from pqbroker.security.errors import SecurityError
 
 PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+OAUTH_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 LISTED_USER: Final = "user_"
 """Beginning of the options of PLAIN's module on a listener that each list a user: `user_alice="secret"`."""
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")

@@ -187,8 +187,9 @@ _FAMILIES = (
     Family("connections_unread", "counter", "Connections cut: answers left unread took memory that others waited for."),
     Family("logins", "counter", "Logins of clients, each re-authentication among them.", ("mechanism",)),
     Family(
-        "login_refusals", "counter", "Logins refused, by cause: credentials, mechanism, message, busy, time.",
-        ("mechanism", "cause"),
+        "login_refusals", "counter",
+        "Logins refused, by cause: credentials, mechanism, message, busy, time; of tokens also algorithm, audience, "
+        "claims, issuer, signature.", ("mechanism", "cause"),
     ),
     Family("sessions_expired", "counter", "Connections closed: their clients did not log in again in time."),
     Family("tls_handshakes", "counter", "TLS handshakes that ended, by outcome: made or failed.", ("outcome",)),

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -60,7 +60,8 @@ from pqbroker.broker.node.transactional_samples import transactional_samples
 from pqbroker.broker.services.access.rule_access import RuleAccess
 from pqbroker.broker.services.cells.cell_owner import CellLost, CellOwner
 from pqbroker.broker.services.leaders import Leaders
-from pqbroker.broker.services.logins.logins import Logins
+from pqbroker.broker.services.logins.listener_logins import bearer_listeners
+from pqbroker.broker.services.logins.logins import NO_KEYS, Logins
 from pqbroker.broker.services.producer_ids import ProducerIds
 from pqbroker.broker.services.quotas.client_quotas import ClientQuotas
 from pqbroker.conf.broker import BrokerSettings
@@ -73,6 +74,7 @@ from pqbroker.storage.tablets.scheme_quotas import QUOTAS
 if TYPE_CHECKING:
     from pqbroker.broker.ground.tls.handshakes import Handshakes
     from pqbroker.broker.ground.tls.tls_listeners import TlsListeners
+    from pqbroker.broker.services.logins.web_keys import ListenerKeys
 
 log = logging.getLogger(__name__)
 
@@ -147,6 +149,8 @@ class Server:
 
     node: Node
     _audit: AuditLog | None = None
+    _keys: "Mapping[str, ListenerKeys]" = NO_KEYS
+    """Keys by which listeners check tokens of OAUTHBEARER, by their names."""
     _deciding: Access | None
     """Decides who may do what; None: everybody may do everything."""
     failed: "asyncio.Future[CellLost]"
@@ -245,9 +249,18 @@ class Server:
             if first_user is not None:
                 await add_first_user(scheme, first_user, self._clock())
             check_open_listeners(self._settings, self.listeners, self._http, scheme)
+            await self._load_keys()
         except BaseException:
             await self._cell.close()
             raise
+
+    async def _load_keys(self) -> None:
+        """Read the keys by which listeners check tokens; what does so is loaded with the first of them."""
+        names = bearer_listeners(self._settings, self.listeners, self._http)
+        if names:
+            from pqbroker.broker.node.bearer_start import load_keys
+
+            self._keys = await load_keys(self._settings, names)
 
     async def _receiving_before_login(self) -> Receiving | None:
         """Return the receiving side of clients that have not logged in; None where no listener has a login."""
@@ -321,7 +334,9 @@ class Server:
             turns=Turns(loop),
             answers=AnswerBudget(settings.unsent_bytes_max, loop.time),
             connections=connections,
-            logins=Logins(loop, lambda: self._cell.current.scheme, lambda: self.node.settings, self._clock),
+            logins=Logins(
+                loop, lambda: self._cell.current.scheme, lambda: self.node.settings, self._clock, self._keys
+            ),
             audit=self._audit,
             quotas=ClientQuotas(settings, loop.time, connections.close_lanes),
             pools=lambda: self._cell.current.cell.stats().pools,

@@ -14,9 +14,12 @@ from typing import Final
 from aiohttp import web
 
 from pqbroker.broker.ground.access import ANONYMOUS, Principal
+from pqbroker.broker.ground.listeners import HTTP_NAME
 from pqbroker.broker.ground.seldom_log import SeldomLog
+from pqbroker.broker.services.logins.bearer_rules import TokenRefused
 from pqbroker.broker.services.logins.listener_logins import is_http_login_required
 from pqbroker.broker.services.logins.password_checks import TooManyChecks
+from pqbroker.broker.services.logins.tokens import TOKEN_PREFIX
 from pqbroker.broker.web.console_logins import ConsoleLogin, ConsoleLogins
 from pqbroker.broker.web.door import slot_of
 from pqbroker.broker.web.routing.health import PATHS
@@ -85,9 +88,7 @@ class HttpLogins:
         try:
             is_right = await self._node.logins.is_password(name, password, slot.holder)
         except TooManyChecks:
-            self._node.metrics.count_login_refusal(BASIC, "busy")
-            cure = "Try again in a moment, or raise pqbroker.login.checks.max."
-            raise Problem(503, "TOO_MANY_LOGINS", "too many passwords wait for their check", cure) from None
+            raise self._busy(BASIC) from None
         if not is_right:
             await self._refuse(request, BASIC, "wrong password or unknown user")
         slot.work()
@@ -95,16 +96,38 @@ class HttpLogins:
     async def _by_header(self, request: web.Request, header: str) -> Principal:
         scheme, _, given = header.partition(" ")
         if scheme.lower() == BEARER.lower():
-            user = self._node.logins.user_of_token(given.strip())
-            if user is None:
-                await self._refuse(request, BEARER, "unknown, expired or revoked token")
-            return Principal("User", str(user))
+            return Principal("User", await self._user_of_token(request, given.strip()))
         found = _read_basic(given) if scheme.lower() == BASIC.lower() else None
         if found is None:
             await self._refuse(request, BASIC, "the header Authorization is neither Basic nor Bearer")
             raise AssertionError("refused")
         await self.check_password(request, *found)
         return Principal("User", found[0])
+
+    async def _user_of_token(self, request: web.Request, token: str) -> str:
+        """Return the user of a token of this broker's, or of an authorization server's. Problem."""
+        logins, reason = self._node.logins, "unknown, expired or revoked token"
+        user = logins.user_of_token(token)
+        bearer = logins.bearers.get(HTTP_NAME)
+        if user is None and bearer is not None and not token.startswith(TOKEN_PREFIX):
+            slot = slot_of(request)
+            slot.wait()
+            try:
+                user = (await bearer.check(token, slot.holder)).name
+            except TokenRefused as refused:
+                reason = str(refused)
+            except TooManyChecks:
+                raise self._busy(BEARER) from None
+            slot.work()
+        if user is None:
+            await self._refuse(request, BEARER, reason)
+            raise AssertionError("refused")
+        return user
+
+    def _busy(self, mechanism: str) -> Problem:
+        self._node.metrics.count_login_refusal(mechanism, "busy")
+        cure = "Try again in a moment, or raise pqbroker.login.checks.max."
+        return Problem(503, "TOO_MANY_LOGINS", "too many passwords wait for their check", cure)
 
     async def _refuse(self, request: web.Request, mechanism: str, reason: str) -> None:
         settings, slot = self._node.settings, slot_of(request)

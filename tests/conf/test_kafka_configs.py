@@ -24,6 +24,8 @@ ACCESS_CONTROL = ("sasl.", "ssl.engine.", "security.providers", "principal.build
 # Of these, what promises nothing by itself is taken, and so are those of logins.
 TUNING = (
     "sasl.enabled.mechanisms", "sasl.jaas.config", "sasl.kerberos.", "sasl.login.refresh.",
+    "sasl.oauthbearer.clock.", "sasl.oauthbearer.expected.", "sasl.oauthbearer.jwks.",
+    "sasl.oauthbearer.scope.claim.name", "sasl.oauthbearer.sub.claim.name", "sasl.server.callback.handler.class",
     "sasl.server.max.receive.size",
 )  # fmt: skip
 

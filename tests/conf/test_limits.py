@@ -14,7 +14,7 @@ LIMITING = re.compile(r"max(\.|$)|slots|size\.limit")
 NOT_OF_CLIENTS = {
     "log.message.timestamp.after.max.ms", "log.message.timestamp.before.max.ms", "message.timestamp.after.max.ms",
     "message.timestamp.before.max.ms", "log.cleaner.max.compaction.lag.ms", "max.compaction.lag.ms",
-    "add.partitions.to.txn.retry.backoff.max.ms",
+    "add.partitions.to.txn.retry.backoff.max.ms", "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
 }  # fmt: skip
 """What they bound does not grow."""
 

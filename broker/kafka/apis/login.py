@@ -22,13 +22,16 @@ from pqbroker.broker.ground.seldom_log import SeldomLog
 from pqbroker.broker.kafka.apis.context import Peer
 from pqbroker.broker.services.logins.listener_logins import listed_users, mechanisms_of, session_ms_of
 from pqbroker.broker.services.logins.sasl_login import (
+    Denied,
     LoginBusy,
+    LoginEnded,
     LoginParts,
     LoginRefused,
     Proved,
     SaslLogin,
     begin_login,
 )
+from pqbroker.conf.oauth import OAUTHBEARER
 from pqbroker.protocol.errors import ErrorCode, KafkaError, LastAnswer, ProtocolError
 
 REAUTH_PERIOD_S: Final = 1.0
@@ -97,7 +100,11 @@ class Login:
     @property
     def mechanisms(self) -> tuple[str, ...]:
         """Return the mechanisms that the client may choose."""
-        return mechanisms_of(self._peer.node.settings, self._listener)
+        node = self._peer.node
+        enabled = mechanisms_of(node.settings, self._listener)
+        if self._listener in node.logins.bearers:
+            return enabled
+        return tuple(each for each in enabled if each != OAUTHBEARER)
 
     @property
     def is_under_way(self) -> bool:
@@ -130,8 +137,8 @@ class Login:
         self._began_s = now_s
         self._mechanism = mechanism
         node = self._peer.node
-        users = listed_users(node.settings, self._listener)
-        self._sasl = begin_login(mechanism, LoginParts(node.logins, _nonce, users, self._peer.holder))
+        users, bearer = listed_users(node.settings, self._listener), node.logins.bearers.get(self._listener)
+        self._sasl = begin_login(mechanism, LoginParts(node.logins, _nonce, users, self._peer.holder, bearer))
         self._begin_timer()
 
     async def answer(self, token: bytes) -> bytes:
@@ -147,13 +154,17 @@ class Login:
                 self._check_same_user(step.name)
         except LoginRefused as refused:
             await self._refuse(ErrorCode.SASL_AUTHENTICATION_FAILED, refused)
+        except LoginEnded as ended:
+            self._end()
+            raise LastAnswer(ErrorCode.SASL_AUTHENTICATION_FAILED, ended.message) from None
         except LoginBusy:
             self._peer.node.metrics.count_login_refusal(self._mechanism, "busy")
             raise ProtocolError("too many passwords wait for their check; see pqbroker.login.checks.max") from None
-        if isinstance(step, bytes):
-            return step
-        self._begin_session(step.name)
-        return step.token
+        if isinstance(step, Proved):
+            self._begin_session(step)
+        elif isinstance(step, Denied):
+            await self._tell_refusal(step.kind, step.reason)
+        return step if isinstance(step, bytes) else step.token
 
     def leave(self) -> None:
         """End the timer: the connection has closed."""
@@ -161,14 +172,15 @@ class Login:
             self._timer.cancel()
             self._timer = None
 
-    def _begin_session(self, name: str) -> None:
-        peer = self._peer
+    def _begin_session(self, proved: Proved) -> None:
+        peer, name = self._peer, proved.name
         node = peer.node
         is_first, self._user = self._user is None, name
         self.state = LOGIN_STATES[self.state, LoginEvent.PROVE]
         self._sasl = None
         self.leave()
-        self.lifetime_ms = session_ms_of(node.settings, self._listener, self._mechanism)
+        limits_ms = (session_ms_of(node.settings, self._listener, self._mechanism), proved.lifetime_ms or 0)
+        self.lifetime_ms = min(filter(None, limits_ms), default=0)
         self.expires_s = node.loop.time() + self.lifetime_ms / 1000 if self.lifetime_ms else 0.0
         peer.principal = Principal("User", name)
         peer.lanes.clear()
@@ -183,15 +195,22 @@ class Login:
 
     async def _refuse(self, code: ErrorCode, refused: LoginRefused) -> NoReturn:
         """End the login; the answer comes late, so that nobody tries passwords fast."""
+        self._end()
+        await self._tell_refusal(refused.kind, refused.reason)
+        raise LastAnswer(code, refused.message)
+
+    def _end(self) -> None:
         self.state = LOGIN_STATES[self.state, LoginEvent.FAIL]
         self._sasl = None
-        self._peer.node.metrics.count_login_refusal(self._mechanism, refused.kind)
+
+    async def _tell_refusal(self, kind: str, reason: str) -> None:
+        """Count and log a login that failed, and return after the time by which its answer is late."""
+        self._peer.node.metrics.count_login_refusal(self._mechanism, kind)
         seldom.warning(
-            "login from %s on listener %s refused (%s): %s",
-            self._peer.host, self._listener, self._mechanism or "no mechanism", refused.reason,
+            f"login from %s on listener %s refused (%s, {kind}): %s",  # a line a second for each kind
+            self._peer.host, self._listener, self._mechanism or "no mechanism", reason,
         )  # fmt: skip
         await asyncio.sleep(self._peer.node.settings.failed_login_delay_ms / 1000)
-        raise LastAnswer(code, refused.message)
 
     def _begin_timer(self) -> None:
         node = self._peer.node

@@ -4,7 +4,9 @@ Behaviour: carries the tokens of the mechanism that SaslHandshake chose; with th
 session_lifetime_ms (`connections.max.reauth.ms`; 0: for as long as it is connected). What proves nothing is
 SASL_AUTHENTICATION_FAILED, after `connection.failed.authentication.delay.ms`, and the connection closes. Where a client
 has logged in already, and on a plain listener, it is ILLEGAL_SASL_STATE.
-Left out: GSSAPI, OAUTHBEARER, delegation tokens.
+A token of OAUTHBEARER that is refused is answered as RFC 7628 has it, {"status":"invalid_token"} without an error, and
+the client's answer to that with SASL_AUTHENTICATION_FAILED; one that is taken ends the session at its time.
+Left out: GSSAPI, delegation tokens.
 """
 
 from pqbroker.broker.kafka.apis.api import Api

@@ -4,7 +4,7 @@ Behaviour: on a listener with a login it chooses a mechanism, and begins a login
 client that has logged in (KIP-368); a mechanism that is off is UNSUPPORTED_SASL_MECHANISM with those that are on, and
 the connection closes. After version 0 the client sends its tokens without a header. On a plain listener, and within a
 second of the login before, it is ILLEGAL_SASL_STATE.
-Left out: GSSAPI and OAUTHBEARER.
+Left out: GSSAPI.
 """
 
 from pqbroker.broker.kafka.apis.api import Api

@@ -8,7 +8,8 @@ import hmac
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from pqbroker.broker.services.logins.password_checks import CheckKey, PasswordChecks
 from pqbroker.broker.services.logins.scram import (
@@ -27,10 +28,15 @@ from pqbroker.conf.shares import address_of
 from pqbroker.storage.tablets.scheme import Scheme
 from pqbroker.storage.tablets.scheme_users import StoredCredential, UserChanges
 
+if TYPE_CHECKING:
+    from pqbroker.broker.services.logins.bearer_tokens import BearerTokens
+    from pqbroker.broker.services.logins.web_keys import ListenerKeys
+
 VERIFIED_S: Final = 60.0
 """Seconds for which a password that was right is not computed again."""
 VERIFIED_MAX: Final = 10_000
 """Passwords remembered at most, as digests under a key of this process."""
+NO_KEYS: "Final[Mapping[str, ListenerKeys]]" = MappingProxyType({})
 UNKNOWN_USERS: Final = "unknown users"
 """Name of the stored secret from which unknown users have their salts."""
 _SECRET_BYTES: Final = 32
@@ -41,9 +47,10 @@ class Logins:
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, scheme: Callable[[], Scheme], settings: Callable[[], BrokerSettings],
-        clock: Callable[[], int],
+        clock: Callable[[], int], keys: "Mapping[str, ListenerKeys]" = NO_KEYS,
     ) -> None:  # fmt: skip
-        """`scheme`, `settings`: those of now; `clock`: ms since 1970."""
+        """`scheme`, `settings`: those of now; `clock`: ms since 1970; `keys`: those of the listeners that take tokens
+        of an authorization server."""
         self._loop = loop
         self._clock = clock
         self._scheme = scheme
@@ -53,6 +60,8 @@ class Logins:
         self._digest_key = os.urandom(_SECRET_BYTES)
         self._verified: dict[bytes, float] = {}
         """Digests of passwords that were right, with the loop time until which they are remembered."""
+        self.bearers = self._bearers(keys) if keys else {}
+        """Checks of OAUTHBEARER's tokens, by the name of the listener that takes them."""
 
     async def load(self) -> None:
         """Take the stored secret, which is made with the first call. Raises as `Scheme.change`."""
@@ -60,6 +69,8 @@ class Logins:
 
     def close(self) -> None:
         self.checks.close()
+        for bearer in self.bearers.values():
+            bearer.close()
 
     def verifier(self, mechanism: ScramMechanism, name: str) -> ScramVerifier:
         """Return a user's verifier; that of an unknown user if there is none for the mechanism."""
@@ -105,6 +116,13 @@ class Logins:
     def user_of_token(self, token: str) -> str | None:
         """Return the user that a token stands for; None if it is unknown, its time is over, or its user is gone."""
         return user_of(self._scheme(), token, self._clock())
+
+    def _bearers(self, keys: "Mapping[str, ListenerKeys]") -> "dict[str, BearerTokens]":
+        from pqbroker.broker.services.logins.bearer_tokens import BearerTokens  # loaded where it is needed
+
+        return {
+            name: BearerTokens(self._loop, own.keys, self.checks, own.rules, self._clock) for name, own in keys.items()
+        }  # fmt: skip
 
     def _unknown(self, scheme: Scheme, mechanism: ScramMechanism, name: str) -> ScramVerifier:
         """Return a verifier with as many iterations as that of a known user."""

@@ -1,13 +1,14 @@
 """One login by SASL: the tokens of a client in one mechanism, and whom they prove the client to be.
 
-    SCRAM   first message -> challenge; final message -> proved, or refused
-    PLAIN   the one message -> proved, or refused
+    SCRAM         first message -> challenge; final message -> proved, or refused
+    PLAIN         the one message -> proved, or refused
+    OAUTHBEARER   the token -> proved, or denied; an answer to that -> ended (`bearer_tokens.py`)
 """
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pqbroker.broker.services.logins.logins import Logins, is_listed_password
 from pqbroker.broker.services.logins.password_checks import TooManyChecks
@@ -21,6 +22,10 @@ from pqbroker.broker.services.logins.scram import (
     read_client_first,
 )
 from pqbroker.conf.logins import SASL_PLAIN
+from pqbroker.conf.oauth import OAUTHBEARER
+
+if TYPE_CHECKING:
+    from pqbroker.broker.services.logins.bearer_tokens import BearerTokens
 
 _OTHER_ID = "Authentication failed: Client requested an authorization id that is different from username"
 
@@ -36,6 +41,14 @@ class LoginRefused(Exception):
         self.message = message
 
 
+class LoginEnded(Exception):
+    """A login that was denied has come to its end. `message` is for the client."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
 class LoginBusy(Exception):
     """Too many passwords wait for their check: the client is to come again."""
 
@@ -46,13 +59,25 @@ class Proved:
 
     name: str
     token: bytes
+    lifetime_ms: int | None = None
+    """Milliseconds for which the proof counts; None: no end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """A login that failed, where the mechanism tells the client so by a token that it answers. `kind` and `reason` as
+    those of LoginRefused."""
+
+    token: bytes
+    kind: str
+    reason: str
 
 
 class SaslLogin(Protocol):
     """A login in one mechanism, from its first token on."""
 
-    async def answer(self, token: bytes) -> bytes | Proved:
-        """Return the next token for the client, or the end. LoginRefused, LoginBusy."""
+    async def answer(self, token: bytes) -> bytes | Denied | Proved:
+        """Return the next token for the client, or the end. LoginRefused, LoginBusy; LoginEnded behind Denied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +91,15 @@ class LoginParts:
     """Users of PLAIN that the listener's settings list, with their passwords."""
     holder: str
     """The key under which the client has its shares of the node's limits."""
+    bearer: "BearerTokens | None" = None
+    """Checks the tokens of OAUTHBEARER; None: the listener takes none."""
 
 
 def begin_login(mechanism: str, parts: LoginParts) -> SaslLogin:
     """Begin a login in a mechanism that is served."""
+    if mechanism == OAUTHBEARER:
+        assert parts.bearer is not None, "a listener without keys of tokens does not offer it"
+        return parts.bearer.begin(parts.holder)
     if mechanism == SASL_PLAIN:
         return _PlainLogin(parts)
     return _ScramLogin(SCRAM_MECHANISMS[mechanism], parts)

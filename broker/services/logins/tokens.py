@@ -19,7 +19,9 @@ from pqbroker.storage.tablets.scheme_users import TokenChanges, TokenRecord
 
 NOTE_BYTES_MAX: Final = 256
 """Bytes of the note of a token at most."""
-_TOKEN: Final = re.compile(r"pqb_([0-9a-f]{16})_([A-Za-z0-9_-]{32,64})")
+TOKEN_PREFIX: Final = "pqb_"
+"""Beginning of each token of this broker's own."""
+_TOKEN: Final = re.compile(TOKEN_PREFIX + r"([0-9a-f]{16})_([A-Za-z0-9_-]{32,64})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class NewToken:
 
     @property
     def text(self) -> str:
-        return f"pqb_{self.token_id}_{self.secret}"
+        return f"{TOKEN_PREFIX}{self.token_id}_{self.secret}"
 
 
 async def create_token(caller: UsersCaller, wanted: NewToken) -> TokenRecord:
