@@ -20,3 +20,7 @@ class ConnectionFacts(NamedTuple):
     """Time since its last request."""
     requests: int
     """Requests of it that are not answered."""
+    begun: int | None = None
+    """Requests that it has begun since costs are measured; None: they are not."""
+    busy_s: float | None = None
+    """Processor time of the loop that these took as they began."""

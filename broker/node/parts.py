@@ -28,6 +28,7 @@ from pqbroker.broker.services.producer_ids import ProducerIds
 from pqbroker.broker.services.quotas.client_quotas import ClientQuotas
 from pqbroker.broker.services.sql.workers import Workers
 from pqbroker.broker.services.topics.record_checks import RecordChecks
+from pqbroker.broker.services.topics.topic_rates import TopicRates
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.engine import PoolStats
@@ -76,6 +77,8 @@ class Node:
     """Topics that feed sorted tables."""
     cleaner: Cleaner = field(default_factory=Cleaner)
     """Passes over compacted topics."""
+    topic_rates: TopicRates = field(default_factory=TopicRates)
+    """Records a second that topics are given."""
     health: Health = field(default_factory=Health)
     """Conditions of the node: what is wrong with it."""
     access: Access | None = None

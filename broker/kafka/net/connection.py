@@ -23,7 +23,7 @@ from pqbroker.broker.ground.seldom_log import SeldomLog
 from pqbroker.broker.kafka.apis.answer_budget import UNTAKEN_S, Untaken
 from pqbroker.broker.kafka.apis.context import KafkaNode, Peer
 from pqbroker.broker.kafka.apis.exchange import Exchange
-from pqbroker.broker.kafka.apis.metering import begin_metered
+from pqbroker.broker.kafka.apis.metering import Beginner, begin_metered
 from pqbroker.broker.kafka.net.connection_states import (
     ADMISSION,
     LIFE,
@@ -34,6 +34,7 @@ from pqbroker.broker.kafka.net.connection_states import (
     LifeEvent,
     Sending,
 )
+from pqbroker.broker.kafka.net.costs import MeasuringDispatcher
 from pqbroker.broker.kafka.net.dispatch import Dispatcher
 from pqbroker.broker.kafka.net.dispatched import PRODUCE
 from pqbroker.broker.kafka.net.intake import Intake
@@ -113,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         self._intake = Intake(self.peer, self._transport, self._receiving, requests, self._make_room)
         self._share = self._intake.share
         self._reader = self._intake.reader
-        self._dispatcher = self._entrance.enter(self)
+        self._dispatcher: Beginner = self._entrance.enter(self)
         if not self._connections.add(self):
             self._close()
 
@@ -388,9 +389,18 @@ class Connection(asyncio.BufferedProtocol):
         if not self._outbox.holds_files:
             self._transport.close()
 
+    def measure(self, *, is_wanted: bool) -> None:
+        """Begin to count what requests cost, or end it."""
+        dispatcher = self._dispatcher
+        if is_wanted and not isinstance(dispatcher, MeasuringDispatcher):
+            self._dispatcher = MeasuringDispatcher(dispatcher)
+        elif not is_wanted and isinstance(dispatcher, MeasuringDispatcher):
+            self._dispatcher = dispatcher.measured
+
     def facts(self) -> ConnectionFacts:
         """Return what is known of the connection and the client behind it."""
         peer = self.peer
+        measuring = self._dispatcher if isinstance(self._dispatcher, MeasuringDispatcher) else None
         return ConnectionFacts(
             client_id=peer.client_id,
             address=Address(peer.host, peer.port),
@@ -401,6 +411,8 @@ class Connection(asyncio.BufferedProtocol):
             bytes_out=self.bytes_out,
             idle_s=self._node.loop.time() - self.active_at,
             requests=len(self._in_flight) + len(self._unserved),
+            begun=None if measuring is None else measuring.begun,
+            busy_s=None if measuring is None else measuring.busy_s,
         )
 
 

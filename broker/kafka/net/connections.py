@@ -10,6 +10,7 @@ from pqbroker.broker.ground.client_connections import ConnectionFacts
 from pqbroker.broker.ground.metrics import Metrics
 from pqbroker.broker.ground.seldom_log import SeldomLog
 from pqbroker.broker.kafka.net.connection_limits import ConnectionLimits
+from pqbroker.broker.kafka.net.costs import MEASURED_S
 from pqbroker.conf.broker import BrokerSettings
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Connections:
         """Connections with their numbers, which rise and are never reused."""
         self._count = 0
         self._emptied: asyncio.Future[None] | None = None
+        self._measured_until = 0.0
+        """Time (of the loop) at which costs are measured no longer; 0: they are not."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -52,6 +55,25 @@ class Connections:
         """Return facts of at most `count` connections of a greater number, which came later, each with its number."""
         later = ((own, connection) for connection, own in self._open.items() if own > number)
         return [(own, connection.facts()) for own, connection in islice(later, count)]
+
+    def measure(self) -> None:
+        """Have every connection count what its requests cost, until nobody has called this for a while."""
+        is_new = not self._measured_until
+        self._measured_until = self._loop.time() + MEASURED_S
+        if is_new:
+            self._measure_each(is_wanted=True)
+            self._loop.call_at(self._measured_until, self._end_measuring)
+
+    def _end_measuring(self) -> None:
+        if self._loop.time() < self._measured_until:
+            self._loop.call_at(self._measured_until, self._end_measuring)
+            return
+        self._measured_until = 0.0
+        self._measure_each(is_wanted=False)
+
+    def _measure_each(self, *, is_wanted: bool) -> None:
+        for connection in self._open:
+            connection.measure(is_wanted=is_wanted)
 
     def add(self, connection: "Connection") -> bool:
         """Add a connection; False above a limit: it must close. Another one may close for its sake."""
@@ -74,6 +96,8 @@ class Connections:
             return False
         self._count += 1
         self._open[connection] = self._count
+        if self._measured_until:
+            connection.measure(is_wanted=True)
         limits.count(connection)
         self._metrics.connections = len(self._open)
         return True

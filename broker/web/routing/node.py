@@ -20,6 +20,7 @@ from pqbroker.broker.services.logins.logins import Logins
 from pqbroker.broker.services.materializing.callers import FeedingNode
 from pqbroker.broker.services.quotas.client_quotas import ClientQuotas
 from pqbroker.broker.services.sql.workers import Workers
+from pqbroker.broker.services.topics.topic_rates import TopicRates
 
 
 class ClientConnections(Protocol):
@@ -29,6 +30,9 @@ class ClientConnections(Protocol):
 
     def after(self, number: int, count: int) -> list[tuple[int, ConnectionFacts]]:
         """Return facts of at most `count` connections of a greater number, which came later, each with its number."""
+
+    def measure(self) -> None:
+        """Have every connection count what its requests cost, until nobody has called this for a while."""
 
 
 class WebNode(FeedingNode, CleaningNode, HealthyNode, Protocol):
@@ -73,6 +77,8 @@ class WebNode(FeedingNode, CleaningNode, HealthyNode, Protocol):
     def api_needs(self) -> Mapping[str, tuple[Need, ...]]:
         """Rights that the APIs of Kafka need, by name."""
 
+    @property
+    def topic_rates(self) -> TopicRates: ...
     @property
     def quotas(self) -> ClientQuotas: ...
     @property
