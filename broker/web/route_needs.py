@@ -109,6 +109,7 @@ ROUTE_NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
     "GET /v1/settings": (on_cluster(Op.DESCRIBE_CONFIGS),),
     "PATCH /v1/settings": (on_cluster(Op.ALTER_CONFIGS),),
     "POST /v1/sql": (on_topic(Op.READ, _NAMED),),
+    "GET /v1/rights": (),
     "GET /v1/openapi.json": (),
 }  # fmt: skip
 """Rights by method and path. A transaction serves the principal that began it."""

@@ -30,6 +30,7 @@ from pqbroker.broker.web.resources import (
     producing,
     quotas,
     records,
+    rights,
     sessions,
     settings,
     sql,
@@ -68,6 +69,7 @@ def _document() -> Any:
 
 ROUTES: Final[tuple[Route, ...]] = (
     *acls.ROUTES,
+    *rights.ROUTES,
     *quotas.ROUTES,
     Route(
         "GET", "/v1/acls/needs", "List the rights that each request needs, of Kafka's protocol and over HTTP",

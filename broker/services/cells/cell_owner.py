@@ -150,7 +150,7 @@ async def _start_all(
         scheme.reclaim(host)
         await cell.release()
         together = partial(companions, topics, sorted_tables)
-        parts = NodeParts(engine, settings, hive, cells, scheme, objects, commits, together)
+        parts = NodeParts(engine, settings, hive, cells, scheme, objects, commits, together, clock)
         others = DataCells(parts, TabletGluing(scheme, topics, cells), failed)
         await _start_others(others)
         commits.start()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from pqbroker.broker.services.cells.move_history import MoveHistory
 from pqbroker.broker.services.cells.opening import level_of, open_or_read
 from pqbroker.broker.services.cells.tablet_gluing import Glue, Reshard, TabletGluing
 from pqbroker.broker.services.cells.tablet_moves import TabletMoves
@@ -83,6 +84,8 @@ class NodeParts:
     commits: Commits
     companions: Callable[[TabletOwner, TabletId], Sequence[tuple[TabletOwner, TabletId]]]
     """Gives the tablets that have to live in the cell of one."""
+    clock: Callable[[], int]
+    """Milliseconds since 1970."""
 
 
 class DataCells:
@@ -98,7 +101,7 @@ class DataCells:
         self._companions = parts.companions
         self._objects = {objects.kind: objects for objects in parts.objects}
         assert self._objects.keys() == OBJECT_KINDS.keys(), "each kind of object is served by one"
-        self._moves = TabletMoves(parts.cells)
+        self._moves = TabletMoves(parts.cells, parts.clock)
         self._gluing = gluing
         self._failed = failed
         self._watched: dict[CellId, _Watched] = {}
@@ -116,6 +119,11 @@ class DataCells:
                 self._watch(record)
         for watched in list(self._watched.values()):
             await watched.tried.wait()
+
+    @property
+    def moves(self) -> MoveHistory:
+        """Return the moves of tablets between the cells."""
+        return self._moves.history
 
     def health(self, cell: CellId) -> str:
         """Return the health of a cell: good, reading only, failed, or offline where the node does not run it."""

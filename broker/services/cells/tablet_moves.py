@@ -7,8 +7,10 @@
 A copy that a crash leaves is removed when its cell is opened, since no object has it there.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+from pqbroker.broker.services.cells.move_history import MoveHistory, MoveRecord, MoveStep
 from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, ShardLost
@@ -26,8 +28,11 @@ _PASSES = 2
 class TabletMoves:
     """Moves of tablets in one opening of the node's cells."""
 
-    def __init__(self, cells: OpenCells) -> None:
+    def __init__(self, cells: OpenCells, clock: Callable[[], int]) -> None:
+        """`clock`: milliseconds since 1970."""
         self._cells = cells
+        self._clock = clock
+        self.history = MoveHistory()
 
     async def move(self, owner: TabletOwner, tablet_id: TabletId, cell: CellId) -> None:
         """Have an object's tablet live in another open cell; nothing to do where it does, or is gone. Not to be
@@ -40,14 +45,29 @@ class TabletMoves:
             if home in (None, cell):
                 return
             try:
-                if await self._try(owner, _Move(tablet_id, self._open(home), self._open(cell), cell)):
+                move = _Move(tablet_id, self._open(home), self._open(cell), cell)
+                if await self._noted(owner, move, MoveRecord(tablet_id, owner.name, home, cell, self._clock())):
                     return
             except (BlobCorrupt, BlobMissing, Quarantined) as damage:
                 text = f"tablet {tablet_id} of {owner.name} cannot be copied: {damage}"
                 raise BundleRefused(text) from damage
         raise BundleRefused(f"tablet {tablet_id} of {owner.name} is restarted again and again; try again later")
 
-    async def _try(self, owner: TabletOwner, move: "_Move") -> bool:
+    async def _noted(self, owner: TabletOwner, move: "_Move", record: MoveRecord) -> bool:
+        """Try, and keep in the history what came of it."""
+        step, failure = MoveStep.FAILED, ""
+        self.history.begin(record)
+        try:
+            is_done = await self._try(owner, move, record)
+            step = MoveStep.DONE if is_done else MoveStep.LEFT
+        except BaseException as error:
+            failure = str(error) or type(error).__name__
+            raise
+        finally:
+            self.history.end(record, step, self._clock(), failure)
+        return is_done
+
+    async def _try(self, owner: TabletOwner, move: "_Move", record: MoveRecord) -> bool:
         """False: the tablet was restarted, moved or removed meanwhile."""
         tablet_id, home, target, _ = move
         home.cell.quarantine.check_held()
@@ -68,6 +88,7 @@ class TabletMoves:
             if not is_same or home.cell.tablets()[tablet_id].generation != moved.generation:
                 target.reclaim([tablet_id])
                 return False
+            record.step = MoveStep.HOLDING
             await tablet.hold()
             await _decide(owner, tablet, copy, move)
             home.let_go(tablet_id)

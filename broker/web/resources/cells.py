@@ -5,8 +5,9 @@ from typing import Any, TypeVar
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.cells.cell_owner import OpenCell
+from pqbroker.broker.web.resources.contents import TIMESTAMP
 from pqbroker.broker.web.routing.problems import Problem
-from pqbroker.broker.web.routing.routes import Call, Parameter, Route
+from pqbroker.broker.web.routing.routes import LIMIT, Call, Parameter, Route
 from pqbroker.broker.web.routing.schemas import COUNT, SHOWN, TEXT, Schema, array_of, nullable, object_of
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE, Bundle, BundleRefused, changed_bundle, new_bundle
 from pqbroker.storage.bundles.bundle import reopens_cells as reopens
@@ -22,6 +23,12 @@ _OPTIONS: Schema = {"type": "object"}
 _CELL = object_of(
     {"id": COUNT, "bundle": TEXT, "health": TEXT, "generation": nullable(COUNT), "tablets": COUNT, "cause": TEXT}
 )
+_MOVE = object_of(
+    {
+        "tablet": COUNT, "topic": TEXT, "from_cell": COUNT, "to_cell": COUNT, "begun": TIMESTAMP,
+        "ended": nullable(TIMESTAMP), "state": TEXT, "failure": TEXT,
+    }
+)  # fmt: skip
 _BUNDLE = object_of(
     {
         "name": TEXT, "options": _OPTIONS, "options_without_effect": array_of(TEXT), "node_tag_filter": TEXT,
@@ -56,6 +63,12 @@ async def remove_cell(call: Call) -> None:
     if cell not in opened.hive.cells:
         raise Problem(404, "NO_CELL", f"there is no cell {cell}", "GET /v1/cells lists the cells.")
     await _refused(opened.others.remove(cell, evacuate=call.query.get("evacuate", False)))
+
+
+async def list_moves(call: Call) -> Any:
+    history = call.node.cell.current.others.moves
+    page, has_more = call.page([*history.running, *history.ended])
+    return {"moves": [move.document() for move in page], "is_cut": has_more}
 
 
 async def list_bundles(call: Call) -> Any:
@@ -176,6 +189,21 @@ ROUTES = (
     Route(
         "DELETE", "/v1/cells/{cell}", "Remove a cell that has no tablets", remove_cell, None, (_EVACUATE,), status=204,
         cluster=AclOperation.ALTER,
+    ),
+    Route(
+        "GET", "/v1/moves",
+        "List moves of tablets between cells since the cells were opened: those under way, then the last that ended",
+        list_moves, object_of({"moves": array_of(_MOVE), "is_cut": {"type": "boolean"}}), (LIMIT,),
+        cluster=AclOperation.DESCRIBE,
+        example={
+            "moves": [
+                {
+                    "tablet": 65536, "topic": "orders", "from_cell": 0, "to_cell": 1, "begun": 1767225600000,
+                    "ended": None, "state": "copying", "failure": "",
+                }
+            ],
+            "is_cut": False,
+        },
     ),
     Route(
         "GET", "/v1/bundles", "List the bundles of cells: options, filter of node tags, cells", list_bundles,

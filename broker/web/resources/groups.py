@@ -1,8 +1,8 @@
 """Consumer groups: list, describe with members, offsets and lag, set offsets, delete."""
 
 from bisect import bisect_right
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, check_access
 from pqbroker.broker.services.coordination.classic.states import GroupState
@@ -29,6 +29,7 @@ from pqbroker.broker.web.routing.schemas import (
     object_of,
     parse_text,
 )
+from pqbroker.broker.web.routing.sorted_pages import ORDER, sort_field, sorted_page
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.serving.offsets import TopicPartition
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -51,16 +52,32 @@ _GROUP = object_of(
     }
 )  # fmt: skip
 _INT64_MAX = (1 << 63) - 1
+_SORTS: Final[Mapping[str, str]] = {
+    "name": "name", "state": "state", "type": "type", "members": "member_count", "lag": "lag",
+}  # fmt: skip
+"""Facts by which a list may be sorted, by their names in the query."""
 
 
 async def list_all(call: Call) -> Any:
+    part, field = call.query.get("contains", "").lower(), sort_field(call, _SORTS)
     groups = await call.node.turns.finish(visible_groups(call))
-    behind = bisect_right(groups, call.query.get("after", ""), key=lambda group: group.group_id)
-    page, has_more = call.page(groups[behind:])
-    listed = []
-    for group in page:
+    groups = [group for group in groups if part in group.group_id.lower()] if part else groups
+    total = len(groups)
+    if field is None:
+        behind = bisect_right(groups, call.query.get("after", ""), key=lambda group: group.group_id)
+        page, has_more = call.page(groups[behind:])
+        following = page[-1].group_id if has_more else None
+        return {"cell": call.cell.name, "groups": await _listed(call, page), "total": total, "next": following}
+    listed, following = sorted_page(call, await _listed(call, groups), field)
+    return {"cell": call.cell.name, "groups": listed, "total": total, "next": following}
+
+
+async def _listed(call: Call, groups: Sequence[ListedGroup]) -> list[dict[str, Any]]:
+    listed = list[dict[str, Any]]()
+    for group in groups:
+        await call.node.turns.breathe()
         listed.append(_facts(call, group, await _lag(call, group.group_id)))
-    return {"cell": call.cell.name, "groups": listed, "next": page[-1].group_id if has_more else None}
+    return listed
 
 
 async def describe(call: Call) -> Any:
@@ -196,9 +213,14 @@ _GROUP_EXAMPLE = {
 
 ROUTES = (
     Route(
-        "GET", "/v1/groups", "List consumer groups by name", list_all,
-        object_of({"cell": TEXT, "groups": array_of(object_of(_FACTS)), "next": nullable(TEXT)}), (AFTER_NAME, LIMIT),
-        example={"cell": "0", "groups": [_FACTS_EXAMPLE], "next": None},
+        "GET", "/v1/groups", "List consumer groups by name, or sorted by a figure; `lag` is in records", list_all,
+        object_of({"cell": TEXT, "groups": array_of(object_of(_FACTS)), "total": COUNT, "next": nullable(TEXT)}),
+        (
+            AFTER_NAME, LIMIT,
+            Parameter("contains", TEXT, "List those whose names contain this, whatever the case."),
+            Parameter("sort", {"type": "string", "enum": list(_SORTS)}, "Sort by this."), ORDER,
+        ),
+        example={"cell": "0", "groups": [_FACTS_EXAMPLE], "total": 1, "next": None},
     ),
     Route(
         "GET", "/v1/groups/{name}", "Describe a consumer group: its members, and offset and lag in each partition",

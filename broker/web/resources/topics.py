@@ -3,7 +3,6 @@
 from base64 import urlsafe_b64encode
 from bisect import bisect_right
 from collections.abc import Generator, Mapping, Sequence
-from operator import itemgetter
 from typing import Any, Final
 
 from pqbroker.broker.ground.access import AclOperation
@@ -16,16 +15,17 @@ from pqbroker.broker.services.topics.topics import (
     delete_topic,
 )
 from pqbroker.broker.web.resources.configs import CHANGES, config_texts
-from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import AFTER_NAME, LIMIT, Call, Parameter, Route
 from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, array_of, nullable, object_of
+from pqbroker.broker.web.routing.sorted_pages import ORDER, sort_field, sorted_page
 from pqbroker.pq.serving.topic import Topic
 
 _FACTS = {
     "name": TEXT, "id": TEXT, "partition_count": COUNT, "size_bytes": COUNT, "record_count": COUNT,
-    "written_count": COUNT,
+    "written_count": COUNT, "records_per_s": nullable({"type": "number"}),
 }  # fmt: skip
 _SORTS: Final[Mapping[str, str]] = {
+    "name": "name", "rate": "records_per_s",
     "partitions": "partition_count", "size": "size_bytes", "records": "record_count", "written": "written_count",
 }  # fmt: skip
 """Facts by which a list may be sorted, by their names in the query."""
@@ -43,33 +43,32 @@ _TOPIC = object_of(
 
 
 async def list_topics(call: Call) -> Any:
-    part, order = call.query.get("contains", "").lower(), call.query.get("sort")
-    if order is not None and order not in _SORTS:
-        raise bad_request(f"topics cannot be sorted by {order}; there are {', '.join(_SORTS)}")
+    part, field = call.query.get("contains", "").lower(), sort_field(call, _SORTS)
     topics = {
         topic.record.name: topic
         for topic in await visible_topics(call, AclOperation.DESCRIBE)
         if part in topic.record.name.lower()
     }
-    total, begin = len(topics), call.query.get("after", "")
-    if order is None:
+    total = len(topics)
+    if field is None:
         names = sorted(topics)
-        page, has_more = call.page(names[bisect_right(names, begin) :])
-        shown = await call.node.turns.finish(_facts_of([topics[name] for name in page]))
-        return {"cell": call.cell.name, "topics": shown, "total": total, "next": page[-1] if has_more else None}
-    found = await call.node.turns.finish(_facts_of(list(topics.values())))
-    found.sort(key=itemgetter(_SORTS[order]), reverse=True)
-    return {"cell": call.cell.name, "topics": call.page(found)[0], "total": total, "next": None}
+        page, has_more = call.page(names[bisect_right(names, call.query.get("after", "")) :])
+        found = await call.node.turns.finish(_facts_of(call, [topics[name] for name in page]))
+        return {"cell": call.cell.name, "topics": found, "total": total, "next": page[-1] if has_more else None}
+    found = await call.node.turns.finish(_facts_of(call, list(topics.values())))
+    shown, following = sorted_page(call, found, field)
+    return {"cell": call.cell.name, "topics": shown, "total": total, "next": following}
 
 
-def _facts_of(topics: Sequence[Topic]) -> Generator[None, None, list[dict[str, Any]]]:
+def _facts_of(call: Call, topics: Sequence[Topic]) -> Generator[None, None, list[dict[str, Any]]]:
     found, summed = list[dict[str, Any]](), 0
     for topic in topics:
-        found.append(_facts(topic))
+        found.append(_facts(call, topic))
         summed += 1 + len(topic.partitions)
         if summed >= _PARTITIONS_AT_ONCE:
             summed = 0
             yield
+    call.node.topic_rates.forget(sum(1 for _ in call.node.cell.current.topics.names()))
     return found
 
 
@@ -96,14 +95,17 @@ async def delete(call: Call) -> Any:
     await delete_topic(call.node, call.topic(AclOperation.DELETE).record.name)
 
 
-def _facts(topic: Topic) -> dict[str, Any]:
+def _facts(call: Call, topic: Topic) -> dict[str, Any]:
+    written = sum(partition.end_offset for partition in topic.partitions)
+    rate = call.node.topic_rates.look(topic.record.topic_id, written, call.node.clock())
     return {
         "name": topic.record.name,
         "id": urlsafe_b64encode(topic.record.topic_id).rstrip(b"=").decode(),
         "partition_count": len(topic.partitions),
         "size_bytes": sum(partition.size_bytes for partition in topic.partitions),
         "record_count": sum(partition.end_offset - partition.start_offset for partition in topic.partitions),
-        "written_count": sum(partition.end_offset for partition in topic.partitions),
+        "written_count": written,
+        "records_per_s": None if rate is None else round(rate, 3),
     }
 
 
@@ -123,14 +125,14 @@ def shown(call: Call, topic: Topic) -> dict[str, Any]:
     ]
     next_ = page[-1].index if has_more else None
     feeder = topic.feeder or None
-    return {"cell": call.cell.name, **_facts(topic), "feeder": feeder, "partitions": partitions, "next": next_}
+    return {"cell": call.cell.name, **_facts(call, topic), "feeder": feeder, "partitions": partitions, "next": next_}
 
 
 AFTER_PARTITION = Parameter("after", COUNT, "List the partitions behind this one: `next` of the answer before.")
 _COUNT = {"type": "integer", "minimum": 1}
 _FACTS_EXAMPLE = {
     "name": "orders", "id": "q7S0Yc2bQxWl8QpEJw0n1A", "partition_count": 1, "size_bytes": 4096, "record_count": 42,
-    "written_count": 42,
+    "written_count": 42, "records_per_s": 3.5,
 }  # fmt: skip
 _TOPIC_EXAMPLE = {
     "cell": "0",
@@ -148,16 +150,14 @@ _TOPIC_EXAMPLE = {
 ROUTES = (
     Route(
         "GET", "/v1/topics",
-        "List topics by name, or the first by a figure, the greatest first. `record_count` are offsets that are kept, "
-        "`written_count` all that were given: its rise is the rate",
+        "List topics by name, or sorted by a figure. `record_count` are offsets that are kept, `written_count` all "
+        "that were given; `records_per_s` is its rise between two requests, null until there were two",
         list_topics,
         object_of({"cell": TEXT, "topics": array_of(object_of(_FACTS)), "total": COUNT, "next": nullable(TEXT)}),
         (
             AFTER_NAME, LIMIT,
             Parameter("contains", TEXT, "List those whose names contain this, whatever the case."),
-            Parameter(
-                "sort", {"type": "string", "enum": list(_SORTS)}, "List the first by this; there is no next page."
-            ),
+            Parameter("sort", {"type": "string", "enum": list(_SORTS)}, "Sort by this."), ORDER,
         ),
         example={"cell": "0", "topics": [_FACTS_EXAMPLE], "total": 1, "next": None},
     ),

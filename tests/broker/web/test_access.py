@@ -19,7 +19,7 @@ from pqbroker.conf.addresses import Address
 from pqbroker.protocol.errors import ErrorCode
 from tests.broker.conftest import Node
 
-OPEN = {"/v1/openapi.json"}
+OPEN = {"/v1/openapi.json", "/v1/rights"}
 FILTERED = {
     "/v1/groups", "/v1/materializations", "/v1/queues", "/v1/tables", "/v1/tokens", "/v1/topics",
     "/v1/transactional-ids",

@@ -87,7 +87,7 @@ async def test_a_group_is_described_with_members_offsets_and_lag(web: Web) -> No
         ],
         "next": None,
     }  # fmt: skip
-    assert await web.ask("GET", "/v1/groups") == (200, {"cell": "0", "groups": [facts], "next": None})
+    assert await web.ask("GET", "/v1/groups") == (200, {"cell": "0", "groups": [facts], "total": 1, "next": None})
 
 
 async def test_a_reconciliation_is_seen_member_by_member(serve: Callable[..., Awaitable[Web]]) -> None:
@@ -231,7 +231,7 @@ async def test_a_group_is_deleted_with_its_offsets_and_not_while_it_has_members(
     await client.ask(LeaveGroupRequest(group_id="g", member_id=joined.member_id), 2)
     assert await web.ask("DELETE", "/v1/groups/g") == (204, None)
     assert (await web.refusal("GET", "/v1/groups/g"))[:2] == (404, "GROUP_ID_NOT_FOUND")
-    assert await web.ask("GET", "/v1/groups") == (200, {"cell": "0", "groups": [], "next": None})
+    assert await web.ask("GET", "/v1/groups") == (200, {"cell": "0", "groups": [], "total": 0, "next": None})
 
 
 def offsets(*places: tuple[str, int, int]) -> dict[str, Any]:
@@ -280,3 +280,20 @@ async def test_a_lost_cell_is_told_as_something_to_wait_for(web: Web) -> None:
     await web.node.produce("t", b"a")
     for path in ("/v1/groups", "/v1/groups/g"):
         assert (await web.refusal("GET", path))[:2] == (503, "NOT_COORDINATOR")
+
+
+async def test_groups_are_found_by_a_part_of_the_name_and_sorted_in_pages(web: Web) -> None:
+    for name, offset in (("Pay.eu", 3), ("pay.us", 0), ("pay.uk", 1), ("other", 2)):
+        await commit(web, name, offset)
+    _, found = await web.ask("GET", "/v1/groups?contains=PAY&limit=2")
+    assert [group["name"] for group in found["groups"]] == ["Pay.eu", "pay.uk"]
+    assert (found["total"], found["next"]) == (3, "pay.uk")
+    for order, names in (
+        ("sort=lag", ["pay.us", "pay.uk", "Pay.eu"]), ("sort=lag&order=ascending", ["Pay.eu", "pay.uk", "pay.us"]),
+        ("sort=state", ["Pay.eu", "pay.uk", "pay.us"]), ("order=descending", ["pay.us", "pay.uk", "Pay.eu"]),
+    ):  # fmt: skip
+        _, first = await web.ask("GET", f"/v1/groups?contains=pay&{order}&limit=2")
+        _, second = await web.ask("GET", f"/v1/groups?contains=pay&{order}&limit=2&after={first['next']}")
+        assert [group["name"] for group in (*first["groups"], *second["groups"])] == names, order
+        assert second["next"] is None
+    assert (await web.refusal("GET", "/v1/groups?sort=colour"))[0] == 400

@@ -87,6 +87,20 @@ async def test_a_tablet_is_mounted_in_another_cell(web: Web, first: int, second:
     assert tablet not in hosts[CellId(second)].cell.tablets()
 
 
+async def test_moves_are_listed_the_last_first(web: Web) -> None:
+    await with_table(web, 1)
+    await move(web, 2)
+    (tablet,) = table(web).record.tablets
+    _, answer = await web.ask("GET", "/v1/moves")
+    found = [(one["topic"], one["tablet"], one["from_cell"], one["to_cell"], one["state"]) for one in answer["moves"]]
+    assert found[0] == ("t", tablet, 1, 2, "done")
+    assert answer["moves"][0]["ended"] >= answer["moves"][0]["begun"]
+    await move(web, 1)
+    _, cut = await web.ask("GET", "/v1/moves?limit=1")
+    assert [(one["from_cell"], one["to_cell"]) for one in cut["moves"]] == [(2, 1)]
+    assert cut["is_cut"]
+
+
 async def test_what_was_moved_is_there_when_the_node_opens_its_cells_again(web: Web) -> None:
     await with_table(web, 1)
     await move(web, 2)

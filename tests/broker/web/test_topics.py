@@ -55,14 +55,34 @@ async def test_topics_are_found_by_a_part_of_the_name_whatever_its_case(web: Web
     assert ([topic["name"] for topic in found["topics"]], found["next"]) == (["orders.us"], None)
 
 
-async def test_the_first_topics_by_a_figure_are_listed(web: Web) -> None:
-    for name, partitions, records in (("a", 3, 1), ("b", 1, 3), ("c", 2, 2)):
+async def test_topics_are_sorted_by_any_figure_in_pages(web: Web) -> None:
+    for name, partitions, records in (("a", 3, 1), ("b", 1, 3), ("c", 2, 2), ("d", 1, 2)):
         await web.node.create_topic(name, partitions)
         await web.node.produce(name, *[b"v"] * records)
-    for order, names in (("partitions", ["a", "c"]), ("records", ["b", "c"]), ("written", ["b", "c"])):
-        _, found = await web.ask("GET", f"/v1/topics?sort={order}&limit=2")
-        assert ([topic["name"] for topic in found["topics"]], found["total"], found["next"]) == (names, 3, None)
-    assert (await web.refusal("GET", "/v1/topics?sort=colour"))[0] == 400
+    for order, names in (
+        ("sort=partitions", "acbd"), ("sort=records", "bcda"), ("sort=written&order=ascending", "acdb"),
+        ("sort=name&order=descending", "dcba"), ("order=descending", "dcba"), ("order=ascending", "abcd"),
+    ):  # fmt: skip
+        _, first = await web.ask("GET", f"/v1/topics?{order}&limit=2")
+        _, second = await web.ask("GET", f"/v1/topics?{order}&limit=2&after={first['next']}")
+        assert "".join(topic["name"] for topic in (*first["topics"], *second["topics"])) == names, order
+        assert (first["total"], second["next"]) == (4, None)
+    for wrong in ("sort=colour", "sort=size&order=up", "sort=size&after=x", "sort=size&after=x:a"):
+        assert (await web.refusal("GET", f"/v1/topics?{wrong}"))[0] == 400, wrong
+
+
+async def test_a_topic_shows_the_records_a_second_that_it_is_given(web: Web) -> None:
+    for name in ("busy", "quiet"):
+        await web.node.create_topic(name)
+
+    async def rates() -> list[tuple[str, float | None]]:
+        _, found = await web.ask("GET", "/v1/topics?sort=rate")
+        return [(topic["name"], topic["records_per_s"]) for topic in found["topics"]]
+
+    assert await rates() == [("busy", None), ("quiet", None)]
+    await web.node.produce("busy", *[b"v"] * 30)
+    web.node.clock.now_ms += 3000
+    assert await rates() == [("busy", 10), ("quiet", 0)]
 
 
 async def test_a_topic_grows_and_keeps_what_it_has(web: Web) -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from pqbroker.broker.services.cells.move_history import MOVES_KEPT, MoveRecord, MoveStep
 from pqbroker.broker.services.cells.tablet_moves import TabletMoves
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.blobs.blob_storage import Blocked
@@ -33,7 +34,7 @@ async def cells() -> AsyncIterator[MemoryCells]:
 
 
 def moves(cells: MemoryCells) -> TabletMoves:
-    return TabletMoves(cells.opened.cells)
+    return TabletMoves(cells.opened.cells, lambda: 7)
 
 
 def first(cells: MemoryCells) -> TabletId:
@@ -127,6 +128,26 @@ async def test_a_move_that_the_scheme_refuses_leaves_the_tablet_where_it_was(cel
     with pytest.raises(Blocked):
         await kv.execute([Write(b"k", [b"late"], 4)])
     assert not await cells.holds(TWO, first(cells))
+
+
+async def test_moves_are_kept_with_what_came_of_them(cells: MemoryCells) -> None:
+    moving = moves(cells)
+    cells.faults(SYSTEM_CELL).refuse_next()
+    with pytest.raises(CommitRefused):
+        await moving.move(cells.owner, first(cells), TWO)
+    begun_move = asyncio.create_task(moving.move(cells.owner, first(cells), TWO))
+    await until(lambda: len(moving.history.running) > 0)
+    assert moving.history.running[0].ended_ms is None
+    await begun_move
+    assert [(one.step, one.ended_ms, bool(one.failure)) for one in moving.history.ended] == [
+        (MoveStep.DONE, 7, False), (MoveStep.FAILED, 7, True),
+    ]  # fmt: skip
+    assert moving.history.running == []
+    for _ in range(MOVES_KEPT):
+        record = MoveRecord(1, "t", ONE, TWO, 0)
+        moving.history.begin(record)
+        moving.history.end(record, MoveStep.LEFT, 1)
+    assert {one.step for one in moving.history.ended} == {MoveStep.LEFT}
 
 
 @pytest.mark.parametrize("after", range(4))
