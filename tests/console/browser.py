@@ -68,6 +68,18 @@ class Page:
             raise AssertionError(f"no {words} in:\n{text}\nit complained of {self.complaints}") from None
         return text
 
+    async def wait_until(self, fact: str, within_s: float = 20.0) -> None:
+        """Wait until an expression over the page's text (`innerText`) holds; AssertionError, which shows the text."""
+        expression = f"((innerText) => {fact})(document.querySelector('#app').innerText)"
+        try:
+            async with asyncio.timeout(within_s):
+                holds = False
+                while not holds:
+                    holds = await self.look(expression)
+                    await asyncio.sleep(_LOOK_S)
+        except TimeoutError:
+            raise AssertionError(f"not {fact} in:\n{await self.text()}") from None
+
     async def click(self, label: str) -> None:
         """Press the first button that says so."""
         found = f"[...document.querySelectorAll('button')].find(one => one.innerText.startsWith({json.dumps(label)}))"

@@ -69,7 +69,7 @@ PAGES = {
     f"#/topics/{TOPIC}/configs": ["retention.ms"],
     f"#/topics/{TOPIC}/partitions/0": ["Why the oldest data is still there", "retention.ms", GROUP, "Head"],
     "#/groups": [GROUP, "Empty"],
-    f"#/groups/{GROUP}": ["Records behind", "Reset", TOPIC],
+    f"#/groups/{GROUP}": ["Lag, in records", "Reset offsets", TOPIC],
     "#/tablets": ["scheme", "persqueue"],
     "#/tablets/65536": ["Channels", "Keys", "Blobs"],
     "#/tables": ["//shop/items", "mounted", "frozen", "ordered", "sorted", "static"],
@@ -78,7 +78,9 @@ PAGES = {
     "#/tables/shop.still": ["Columns", "none", "Attributes", "Query them with SQL."],
     "#/sql": ["Run", "Begin with a topic", TOPIC],
     "#/storage": ["Storage", "main"],
-    "#/clients": ["Clients"],
+    "#/clients": ["Clients", "By connection"],
+    "#/clients/connections": ["Clients", "By client"],
+    "#/cells": ["Cells", "Bundles", "default", "No tablet has moved"],
     "#/transactions": ["Transactions", "No transaction over tables is open"],
     "#/settings": ["Settings"],
     "#/api": ["/v1/topics"],
@@ -122,7 +124,7 @@ async def test_a_search_begins_with_a_slash_and_pages_with_g(page: Page, node: B
     await page.send("Input.dispatchKeyEvent", type="keyDown", key="/", text="/")
     assert await page.look("document.activeElement.placeholder") == "name contains …"
     await page.type("[data-search]", "no-such-topic")
-    await page.wait_for("No topic's name contains this.")
+    await page.wait_for("No topic has a name that contains this text.")
     await page.type("[data-search]", TOPIC[1:4].upper())
     await page.wait_for("messages")
 

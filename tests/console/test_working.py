@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import AsyncIterator
 from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from pqbroker.fixture.http_calls import HttpCalls
 from pqbroker.testing import Broker, broker
@@ -145,16 +147,101 @@ async def test_a_topic_is_made_found_by_its_records_and_deleted(page: Page, node
     await page.wait_for("made.here")
     configs = HttpCalls(lambda: node.http).ask("GET", "/v1/topics/made.here/configs")["configs"]
     assert {one["name"]: one["value"] for one in configs}["retention.ms"] == "1000"
-    await page.type("select", "records")
-    assert (await page.wait_for("by records", TOPIC)).index(TOPIC) < (await page.text()).index("made.here")
+    for first, last in ((TOPIC, "made.here"), ("made.here", TOPIC)):  # the most records first, then the least
+        await page.click("records")
+        await page.wait_until(f"innerText.indexOf('{first}') < innerText.indexOf('{last}')")
     await page.open(f"http://{node.http}/#/topics/made.here")
-    await page.wait_for("Delete this topic")
+    await page.wait_for("Delete this topic", "More partitions")
+    await page.type("input[aria-label='partitions in all']", "4")
+    await page.click("Add partitions")
+    await page.wait_for("partitions\n4")
     await page.click("Delete this topic")
     await page.wait_for("to confirm")
-    await page.type("label input", "made.here")
+    await page.type("span label input", "made.here")
     await page.click("Delete this topic")
     assert "made.here" not in await page.wait_for("Topics", TOPIC, "New topic")
     assert all("404" in each for each in page.complaints)  # the page looked once more at the topic that has gone
+
+
+async def test_a_group_is_found_reset_after_a_look_and_deleted(page: Page, node: Broker) -> None:
+    calls = HttpCalls(lambda: node.http)
+    for group, offset in (("mail.eu", 1000), ("mail.us", 5)):
+        body = {"offsets": [{"topic": TOPIC, "partition": 0, "offset": offset}]}
+        await asyncio.to_thread(calls.ask, "POST", f"/v1/groups/{group}/offsets", body)
+    await page.open(f"http://{node.http}/#/groups")
+    await page.wait_for("mail.eu", "mail.us", "2 groups")
+    await page.click("lag")
+    await page.wait_until("innerText.indexOf('mail.us') < innerText.indexOf('mail.eu')")
+    await page.type("[data-search]", "EU")
+    assert "mail.us" not in await page.wait_for("1 group\n", "mail.eu")
+    await page.open(f"http://{node.http}/#/groups/mail.eu")
+    await page.wait_for("Lag, in records", "Reset offsets", "200 records")
+    await page.type("input[list='reset-places']", "-1")
+    await page.click("Preview")
+    await page.wait_for("INVALID")
+    page.complaints.clear()  # of the refusal
+    await page.type("input[list='reset-places']", "7")
+    await page.click("Preview")
+    await page.wait_for("reads 993 again")
+    assert calls.ask("GET", "/v1/groups/mail.eu")["partitions"][0]["offset"] == 1000
+    for label, shown in (("Reset", "1 193 records"), ("Delete this group", "1 group\n")):
+        await page.click(label)
+        await page.wait_for("to confirm")
+        await page.type("span label input", "mail.eu")
+        await page.click(label)
+        text = await page.wait_for(shown)
+    assert "mail.eu" not in text
+    assert all("404" in each for each in page.complaints)  # the page looked once more at the group that has gone
+
+
+async def test_a_group_with_members_has_no_button_that_would_be_refused(page: Page, node: Broker) -> None:
+    consumer = AIOKafkaConsumer(TOPIC, bootstrap_servers=node.kafka, group_id="live", auto_offset_reset="earliest")
+    async with consumer:
+        await consumer.getone()
+        await consumer.commit()
+        await page.open(f"http://{node.http}/#/groups/live")
+        await page.wait_for("Stop its 1 member first", "Preview")
+        await page.click("Preview")
+        await page.wait_for("Stop its members first: they would overwrite the offsets")
+        buttons = "[...document.querySelectorAll('main button')].map((one) => one.innerText).join()"
+        assert await page.look(buttons) == "topic,partition,offset,end offset,lag,committed,Preview"
+        assert page.complaints == []
+
+
+async def test_cells_and_bundles_are_made_and_removed_and_moves_are_seen(page: Page, node: Broker) -> None:
+    await page.open(f"http://{node.http}/#/cells")
+    await page.wait_for("Bundles", "default", "No tablet has moved")
+    await page.type("input[aria-label='name of the new bundle']", "fast")
+    await page.click("Add a bundle")
+    await page.wait_for("fast\t", "Remove")
+    await page.click("Add a cell")
+    await page.wait_for("1\tdefault\tgood")
+    calls = HttpCalls(lambda: node.http)
+    await asyncio.to_thread(calls.ask, "POST", f"/v1/tables/{TABLE}/mount", {"cell_id": "1"})
+    await page.wait_for(f"{TABLE}\t0\t1\tdone", "Move its tablets and remove")
+    for label, named in (("Move its tablets", "cell 1"), ("Remove", "fast")):
+        await page.click(label)
+        await page.wait_for(f"type {named} to confirm")
+        await page.type("span label input", named)
+        await page.click(label)
+        await page.wait_until(f"!innerText.includes('type {named}')")
+    text = await page.wait_for(f"{TABLE}\t1\t0\tdone")
+    assert "fast" not in text
+    assert page.complaints == []
+
+
+async def test_clients_show_what_each_costs(page: Page, node: Broker) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=node.kafka, client_id="web-shop") as producer:
+        await producer.send_and_wait(TOPIC, b"x")
+        await page.open(f"http://{node.http}/#/clients")
+        await page.wait_for("web-shop", "requests/s", "processor")
+        cell = "[...document.querySelectorAll('tbody tr')].find((row) => row.innerText.includes('web-shop')).innerText"
+        async with asyncio.timeout(60):
+            while not re.search(r"\d %\t[1-9]", str(await page.look(cell))):  # until two looks differ
+                await producer.send_and_wait(TOPIC, b"x")
+        await page.open(f"http://{node.http}/#/clients/connections")
+        await page.wait_for("web-shop", "127.0.0.1:", "Produce")
+        assert page.complaints == []
 
 
 async def test_a_page_that_waits_says_so(page: Page, node: Broker) -> None:
@@ -166,6 +253,6 @@ async def test_a_page_that_waits_says_so(page: Page, node: Broker) -> None:
         await page.wait_for("has not answered for two seconds")
     finally:
         os.kill(node.pid, signal.SIGCONT)
-    shown = await page.wait_for("No consumer group yet")
+    shown = await page.wait_for("group")
     assert "has not answered" not in shown
     assert page.complaints == []

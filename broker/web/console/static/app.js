@@ -1,8 +1,9 @@
 // The frame: where we are, the menu, the keyboard. A page is a function of the parts of its address.
-import { html, render, useEffect, useState } from "/console/vendor/htm-preact.js";
-import { onFigures, useDoor } from "/console/doors.js";
+import { html, render, useEffect, useRef, useState } from "/console/vendor/htm-preact.js";
+import { onFigures, useDoor, useRights } from "/console/doors.js";
 import { LoginForm, logOut, whoIsIn } from "/console/logins.js";
 import { Api } from "/console/pages/api.js";
+import { Cells } from "/console/pages/cells.js";
 import { Clients } from "/console/pages/clients.js";
 import { Group, Groups } from "/console/pages/groups.js";
 import { Overview } from "/console/pages/overview.js";
@@ -14,12 +15,15 @@ import { OneTable, Tables } from "/console/pages/tables.js";
 import { Tablet, Tablets } from "/console/pages/tablets.js";
 import { Topic } from "/console/pages/topic.js";
 import { Topics } from "/console/pages/topics.js";
+import { Tour } from "/console/pages/tour.js";
 import { Transactions } from "/console/pages/transactions.js";
 import { moment } from "/console/units.js";
 
+// Name, title, key, and the right on the cluster without which nothing is on the page.
 const MENU = [
-  ["overview", "Overview", "o"], ["topics", "Topics", "t"], ["groups", "Groups", "g"], ["tables", "Tables", "l"], ["transactions", "Transactions", "x"], ["sql", "SQL", "q"], ["tablets", "Tablets", "b"],
-  ["storage", "Storage", "s"], ["clients", "Clients", "c"], ["settings", "Settings", "e"], ["api", "API", "a"],
+  ["overview", "Overview", "o", "describe"], ["topics", "Topics", "t"], ["groups", "Groups", "g"], ["tables", "Tables", "l"], ["transactions", "Transactions", "x"], ["sql", "SQL", "q"],
+  ["clients", "Clients", "c", "describe"], ["cells", "Cells", "d", "describe"], ["tablets", "Tablets", "b", "describe"], ["storage", "Storage", "s", "describe"],
+  ["settings", "Settings", "e", "describe_configs"], ["api", "API", "a"],
 ];
 
 const PAGES = {
@@ -36,7 +40,9 @@ const PAGES = {
   explain: (query) => html`<${Sql} query=${query} isPlan=${true} />`,
   tablets: (tablet) => (tablet === undefined ? html`<${Tablets} />` : html`<${Tablet} key=${tablet} tablet=${tablet} />`),
   storage: () => html`<${Storage} />`,
-  clients: () => html`<${Clients} />`,
+  clients: (tab) => html`<${Clients} tab=${tab} />`,
+  cells: () => html`<${Cells} />`,
+  tour: () => html`<${Tour} />`,
   settings: () => html`<${Settings} />`,
   api: () => html`<${Api} />`,
 };
@@ -115,34 +121,39 @@ function Entrance() {
   }, []);
   if (login === null) return null;
   if (login.required && login.user === null) return html`<${LoginForm} onIn=${setLogin} />`;
-  return html`<${App} user=${login.user} onOut=${() => logOut().then(setLogin)} />`;
+  return html`<${App} user=${login.user} onOut=${() => logOut().then(() => location.reload())} />`;
 }
 
 function App({ user, onOut }) {
   const address = useAddress();
   const [isCut, setCut] = useState(false);
   const [conditions, setConditions] = useState(null);
-  const node = useDoor("/v1/node", 10).data;
+  const rights = useRights();
+  const isBegun = useRef(false);
+  const isShown = ([, , , right]) => right === undefined || rights.has("cluster", right);
+  const node = useDoor(rights.has("cluster", "describe") ? "/v1/node" : "", 10).data;
   useKeys();
   useEffect(() => onFigures((figures) => {
     setCut(figures === null);
     if (figures?.conditions) setConditions(figures.conditions);
   }), []);
-  const [first, ...rest] = address.length ? address : ["overview"];
+  const [first, ...rest] = address.length ? address : [rights.has("cluster", "describe") ? "overview" : "topics"];
   const page = Object.hasOwn(PAGES, first) ? PAGES[first] : null;
   const isIn = (name) => name === (first === "explain" ? "sql" : first);
+  if (rights.isKnown) isBegun.current = true;
+  if (!isBegun.current && !isCut) return null; // which page comes first depends on the caller's rights
   document.title = `${rest[0] ?? MENU.find(([name]) => isIn(name))?.[1] ?? "?"} · pqbroker`;
   return html`<div class="shell">
     <nav>
       <h1>pqbroker</h1>
-      <div class="node">${node ? html`node ${node.node}, cell ${node.cell}, ${node.version}` : "…"}</div>
-      ${MENU.map(([name, title, letter]) => html`<a href=${`#/${name}`} aria-current=${isIn(name) ? "page" : null}>${title}<kbd aria-hidden="true">${letter}</kbd></a>`)}
+      <div class="node">${node ? html`node ${node.node}, ${node.version}` : ""}</div>
+      ${MENU.filter(isShown).map(([name, title, letter]) => html`<a href=${`#/${name}`} aria-current=${isIn(name) ? "page" : null}>${title}<kbd aria-hidden="true">${letter}</kbd></a>`)}
       <div class="foot">${user !== null && html`<p>${user} <button onClick=${onOut}>Log out</button></p>`}
         <button onClick=${switchTheme}>Dark or light</button>
         <p><kbd>g</kbd> and a page's letter goes to it, <kbd>/</kbd> to the search.</p></div>
     </nav>
     <main>
-      ${isCut && html`<div class="banner" role="status">The broker does not answer. This page goes on when it is back.</div>`}
+      ${isCut && html`<div class="banner" role="status">The broker does not answer. This page continues when it is back.</div>`}
       <${Conditions} conditions=${conditions ?? node?.conditions ?? []} />
       ${page ? page(...rest) : html`<h2>There is no page ${first}</h2>`}
     </main>

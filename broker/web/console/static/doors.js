@@ -74,9 +74,12 @@ export const name = encodeURIComponent;
 // One stream for all pages of the tab: each listener hears every figures event, null when the stream is cut.
 const listeners = new Set();
 let source = null;
+let isListening = false;
 let last = null;
 
-function listen() {
+async function listen() {
+  isListening = true;
+  if (!(await seesNode())) return void setInterval(() => tell({}), 1000);
   source = new EventSource("/v1/events");
   source.addEventListener("figures", (event) => {
     const { time, status, conditions, figures } = JSON.parse(event.data);
@@ -88,6 +91,15 @@ function listen() {
   };
 }
 
+/** Whether the caller may follow the node; without that right pages are filled again by the clock. */
+async function seesNode() {
+  try {
+    return (await ask("/v1/rights")).cluster.includes("describe");
+  } catch {
+    return true; // the broker is away: the stream says so, and is tried again
+  }
+}
+
 function tell(figures) {
   last = figures;
   for (const listener of [...listeners]) listener(figures);
@@ -95,7 +107,7 @@ function tell(figures) {
 
 /** Call `listener` with each figures event; returns what ends that. */
 export function onFigures(listener) {
-  if (source === null) listen();
+  if (!isListening) listen();
   listeners.add(listener);
   if (last !== null) listener(last);
   return () => listeners.delete(listener);
@@ -144,7 +156,18 @@ export function useDoor(path, seconds = 3, reviver = undefined) {
   return { ...current, reload: load };
 }
 
-/** Whether the pages offer changes: the setting pqbroker.console.writes. The API is not concerned. */
-export function useWrites() {
-  return useDoor("/v1/node", 30).data?.console_writes ?? false;
+/**
+ * What the caller may do here: `writes`, whether the pages offer changes at all (pqbroker.console.writes; the API is not
+ * concerned), and `may(kind, right)`, which is false for changes that the broker would refuse this caller.
+ * `of`: the {topic} or {group} that is meant.
+ */
+export function useRights(of = {}) {
+  const query = new URLSearchParams(of).toString();
+  const data = useDoor(`/v1/rights${query ? `?${query}` : ""}`, 30).data;
+  const writes = data?.console_writes ?? false;
+  const has = (kind, right) => data?.[kind]?.includes(right) ?? false;
+  return {
+    isKnown: data !== null, user: data?.user ?? null, writes, has, may: (kind, right) => writes && has(kind, right),
+    makesTopics: writes && (data?.creates_topics ?? false),
+  };
 }

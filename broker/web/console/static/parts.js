@@ -2,7 +2,7 @@
 import { html, useEffect, useRef, useState } from "/console/vendor/htm-preact.js";
 import uPlot from "/console/vendor/uplot.js";
 import { ask } from "/console/doors.js";
-import { count, inJson } from "/console/units.js";
+import { bytes, count, inJson } from "/console/units.js";
 
 export function Trouble({ problem }) {
   if (!problem) return null;
@@ -15,19 +15,25 @@ export function Empty({ children }) {
 }
 
 /**
- * `columns`: [title, row => cell, "number" | "text" | "name" | "time" | "", row => what the column sorts by].
- * `detail`: row => more about it, which stands below it, or null. Sort only what is shown whole: pages are the broker's.
+ * `columns`: [title, row => cell, "number" | "text" | "name" | "time" | "", row => what the column sorts by, its name in `sort`].
+ * Classes beside the kind: "spare" is left out on a phone. `detail`: row => more about it, which stands below it, or null.
+ * `order`, of useOrder: the broker sorts all there is. Without it the rows shown are sorted here: do that for whole lists.
  */
-export function Table({ columns, rows, empty, keyOf, detail }) {
-  const [order, setOrder] = useState({ at: null, isDown: false });
+export function Table({ columns, rows, empty, keyOf, detail, order }) {
+  const [own, setOwn] = useState({ at: null, isDown: false });
   if (!rows.length) return html`<${Empty}>${empty}<//>`;
   const key = keyOf ?? ((row) => rows.indexOf(row));
-  const turn = (at) => setOrder((before) => (before.at !== at ? { at, isDown: false } : before.isDown ? { at: null } : { at, isDown: true }));
+  const turn = (at) => setOwn((before) => (before.at !== at ? { at, isDown: false } : before.isDown ? { at: null } : { at, isDown: true }));
+  const head = ([title, , kind, value, sort], at) => {
+    const isSorted = order ? sort !== undefined && order.by === sort : own.at === at;
+    const isDown = order ? order.isDown : own.isDown;
+    const act = order ? () => order.turn(sort, /number/.test(kind)) : () => turn(at);
+    return html`<th class=${kind ?? ""} scope="col" aria-sort=${isSorted ? (isDown ? "descending" : "ascending") : null}>
+      ${(order ? sort : value) ? html`<button class="plain" onClick=${act}>${title}</button>` : title}</th>`;
+  };
   return html`<div class="wide"><table>
-    <thead><tr>${columns.map(([title, , kind, value], at) => html`<th class=${kind ?? ""} scope="col"
-      aria-sort=${order.at === at ? (order.isDown ? "descending" : "ascending") : null}>
-      ${value ? html`<button class="plain" onClick=${() => turn(at)}>${title}</button>` : title}</th>`)}</tr></thead>
-    <tbody>${sorted(rows, columns[order.at]?.[3], order.isDown).map((row) => {
+    <thead><tr>${columns.map(head)}</tr></thead>
+    <tbody>${sorted(rows, order ? null : columns[own.at]?.[3], own.isDown).map((row) => {
       const more = detail?.(row) ?? null;
       return [
         html`<tr key=${key(row)}>${columns.map(([, cell, kind]) => html`<td class=${kind ?? ""}>${cell(row)}</td>`)}</tr>`,
@@ -35,6 +41,39 @@ export function Table({ columns, rows, empty, keyOf, detail }) {
       ];
     })}</tbody>
   </table></div>`;
+}
+
+/** How the broker sorts a list: figures from the greatest at first, then from the least, then by name again. */
+export function useOrder(changed) {
+  const [{ by, isDown }, set] = useState({ by: null, isDown: false });
+  const turn = (sort, isFigure) => {
+    const first = Boolean(isFigure);
+    set(by !== sort ? { by: sort, isDown: first } : isDown === first ? { by: sort, isDown: !first } : { by: null, isDown: false });
+    changed?.();
+  };
+  const query = by === null ? {} : { sort: by, order: isDown ? "descending" : "ascending" };
+  return { by, isDown, turn, query };
+}
+
+/** How much figures of rows rose a second between the last two looks: Map of key to {field: rate}; none where one fell. */
+export function useRises(rows, keyOf, fields) {
+  const last = useRef(new Map());
+  const [rises, setRises] = useState(new Map());
+  useEffect(() => {
+    if (!rows) return;
+    const now = Date.now(), found = new Map(), next = new Map();
+    for (const row of rows) {
+      const key = keyOf(row);
+      const before = last.current.get(key);
+      const seconds = before ? (now - before.now) / 1000 : 0;
+      const rise = (field) => (row[field] === null || before.row[field] === null || row[field] < before.row[field] ? null : (row[field] - before.row[field]) / seconds);
+      if (seconds > 0) found.set(key, Object.fromEntries(fields.map((field) => [field, rise(field)])));
+      next.set(key, { now, row });
+    }
+    last.current = next;
+    setRises(found);
+  }, [rows]);
+  return rises;
 }
 
 function sorted(rows, value, isDown) {
@@ -60,11 +99,21 @@ export function Pager({ trail, next, go }) {
   </div>`;
 }
 
-/** Hours and minutes of a time in seconds. */
-function clock(seconds) {
-  const time = new Date(seconds * 1000);
-  return [time.getHours(), time.getMinutes(), time.getSeconds()].map((part) => String(part).padStart(2, "0")).join(":");
+/** Labels of times in seconds: hours and minutes, with seconds where two are nearer than a minute. */
+function clocks(ticks) {
+  const length = ticks.length > 1 && ticks[1] - ticks[0] < 60 ? 3 : 2;
+  const two = (part) => String(part).padStart(2, "0");
+  const clock = (time) => [time.getHours(), time.getMinutes(), time.getSeconds()].slice(0, length).map(two).join(":");
+  return distinct(ticks.map((seconds) => clock(new Date(seconds * 1000))));
 }
+
+/** Labels, each once: ticks that are nearer to each other than their labels can say share the first one's. */
+function distinct(labels) {
+  return labels.map((label, at) => (labels.indexOf(label) === at ? label : ""));
+}
+
+/** Steps between labels of sizes: 1, 2, 4 … bytes, so that labels are round in KiB and MiB. */
+const SIZE_STEPS = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
 /** Changes whenever the page's colours do. */
 function useColours() {
@@ -94,7 +143,10 @@ export function Chart({ title, now, times, values, show }) {
     const options = {
       width: Math.max(200, place.current.clientWidth), height: 130, legend: { show: false }, cursor: { y: false },
       scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] } },
-      axes: [{ ...axis, size: 28, values: (_, ticks) => ticks.map(clock) }, { ...axis, size: 62, values: (_, ticks) => ticks.map((tick) => show(tick)) }],
+      axes: [
+        { ...axis, size: 28, space: 64, values: (_, ticks) => clocks(ticks) },
+        { ...axis, size: 62, ...(show === bytes && { incrs: SIZE_STEPS }), values: (_, ticks) => distinct(ticks.map((tick) => show(tick))) },
+      ],
       series: [{}, { stroke: colour("--accent"), width: 1.5, fill: `${colour("--accent")}22`, points: { show: false } }],
     };
     plot.current = new uPlot(options, [[], []], place.current);

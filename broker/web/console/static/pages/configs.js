@@ -14,12 +14,12 @@ export function Configs({ topic, writes }) {
     onClick=${() => setOpen(one.name === open ? null : one.name)}>Change</button>`;
   return html`<${Trouble} problem=${problem} />
     <div class="bar"><input data-search placeholder="name contains …" aria-label="name contains" value=${like} onInput=${(event) => setLike(event.target.value)} /></div>
-    ${data && html`<${Table} keyOf=${(one) => one.name} rows=${rows} empty="No config is called so."
+    ${data && html`<${Table} keyOf=${(one) => one.name} rows=${rows} empty="No config has a name that contains this text."
       detail=${(one) => one.name === open && html`<${Editor} key=${one.name} config=${one} path=${path} done=${done} />`} columns=${[
       ["name", (one) => html`<code>${one.name}</code>`, "name"],
       ["value", (one) => html`<b class=${one.source === "DEFAULT" ? "dim" : ""}>${one.value}</b>`, "text"],
       ["set by", (one) => html`<span class="dim">${one.source.toLowerCase().replaceAll("_", " ")}</span>`],
-      ["what it does", (one) => html`<span class=${one.effective ? "" : "dim"}>${one.documentation}</span>`, "text"],
+      ["what it does", (one) => html`<span class=${one.effective ? "" : "dim"}>${one.documentation}</span>`, "text spare"],
       ["", edited],
     ]} />`}`;
 }

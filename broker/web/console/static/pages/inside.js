@@ -133,7 +133,7 @@ function Picture({ data, by }) {
     const high = LEAST + (LANE - 2 - LEAST) * Math.log2(2 + chunk.compressed_bytes) / most;
     return html`<rect key=${chunk.chunk} class=${look(chunk)} data-chunk=${chunk.chunk} x=${from * wide} width=${Math.max(1.5, (to - from + 1) * wide - 1)} y=${y + (lane + 1) * LANE - high} height=${high}><title>${words(chunk)}</title></rect>`;
   };
-  return html`<svg class="axis chunks" viewBox=${`-4 0 ${WIDTH + 8} ${bottom + 22}`} role="img" aria-label="stores of the tablet over its keys">
+  return html`<div class="wide"><svg class="axis chunks" viewBox=${`-4 0 ${WIDTH + 8} ${bottom + 22}`} role="img" aria-label="stores of the tablet over its keys">
     <text x="0" y="11">in memory</text>
     ${data.stores.map((store, at) => html`<rect class=${store.rows ? store.state : "none"} x="0" width=${WIDTH} y=${16 + at * LANE} height=${LANE - 4}><title>store ${store.store}, ${store.state}${store.passive_for && ` (${store.passive_for})`}: ${count(store.rows)} rows of ${count(store.keys)} keys, ${bytes(store.bytes)}, ${span(store.age_ms)} old</title></rect>
       <text x="4" y=${25 + at * LANE}>${store.state}, ${count(store.rows)} rows, ${bytes(store.bytes)}</text>`)}
@@ -142,7 +142,7 @@ function Picture({ data, by }) {
     ${data.partitions.map((one) => html`<line class=${one.task ? "cursor" : "epoch"} x1=${slots.get(one.order) * wide} x2=${slots.get(one.order) * wide} y1=${middle + 14} y2=${bottom}><title>${partitionWords(one)}</title></line>`)}
     <line class="line" x1="0" x2=${WIDTH} y1=${bottom} y2=${bottom} />
     <text x="0" y=${bottom + 14}>${keyText(data.pivot_key)}</text>
-  </svg>`;
+  </svg></div>`;
 }
 
 function partitionWords(partition) {

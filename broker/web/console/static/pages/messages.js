@@ -31,7 +31,7 @@ export function Messages({ topic, partitions }) {
       <button disabled=${!shown.length} onClick=${() => save(`${topic}.jsonl`, shown.map((record) => `${JSON.stringify(record)}\n`).join(""))}>Save as JSON lines</button>
       ${!isLive && data?.records.length === LIMIT && html`<button onClick=${() => setFrom(String(data.next_offset))}>Next ${LIMIT}</button>`}
     </div>
-    <p class="dim">${isLive ? (live.isCut ? "The broker does not answer; the tail goes on from where it was." : "Records appear as they are written.")
+    <p class="dim">${isLive ? (live.isCut ? "The broker does not answer; the tail continues from where it was." : "Records appear as they are written.")
       : data && `Partition ${partition} has offsets ${count(data.start_offset)} to ${count(data.end_offset)}. A number below 0 counts from the end; a time is 2026-01-31, 2h or 1d.`}</p>
     <${Trouble} problem=${problem ?? live.problem} />
     <${Table} rows=${shown} keyOf=${place} detail=${(record) => place(record) === open && html`<${RecordDetail} record=${record} />`} empty=${whyEmpty(records.length > 0, isLive, data)} columns=${[

@@ -22,7 +22,7 @@ function usePoints() {
   return [...old, ...live.filter((point) => point.time > after)];
 }
 
-/** What a counter rose by a second between points; null where the node began anew. */
+/** What a counter rose by a second between points; null where the node started again. */
 function rates(points, name) {
   return points.map((point, at) => {
     if (at === 0) return null;
@@ -39,14 +39,15 @@ export function Overview() {
   const times = points.map((point) => point.time);
   const last = points[points.length - 1];
   return html`<h2>Overview</h2><${Trouble} problem=${problem} />
+    ${node?.topics === 0 && html`<p class="welcome">This broker is empty. <a href="#/tour">Take the tour</a>: create a topic, write to it, see the record, query it.</p>`}
     ${node && html`<div class="tiles">
-      <${Tile} value=${node.status} kind=${node.status === "ok" ? "good" : "bad"} name=${`cell ${node.cell}, generation ${node.generation}`} />
+      <${Tile} value=${node.status} kind=${node.status === "ok" ? "good" : "bad"} name="state of the node" />
       <${Tile} value=${count(node.topics)} name="topics" />
       <${Tile} value=${count(node.tablets)} name="tablets" />
       <${Tile} value=${count(last?.connections ?? node.connections)} name="connections" />
       <${Tile} value=${bytes(last?.resident_bytes)} name="memory" />
       <${Tile} value=${bytes(last?.free_bytes)} name="free on disk" />
-      <${Tile} value=${span(node.uptime_ms)} name="since its start" />
+      <${Tile} value=${span(node.uptime_ms)} name="since the start" />
       <${Tile} value=${node.durability} name="durability" kind=${node.durability === "fsync" ? "" : "warn"} />
     </div>`}
     <div class="charts">${CHARTS.map(([name, title, show]) => {
@@ -54,7 +55,7 @@ export function Overview() {
       return html`<${Chart} key=${name} title=${title} now=${show(values[values.length - 1] ?? 0)} times=${times} values=${values} show=${show} />`;
     })}</div>
     ${node && html`<h3>Addresses</h3><p>${node.listeners.map((one) => html`<code>${one.address}</code> <span class="dim">${one.name}</span> `)}
-      <span class="dim">clients are told</span> <code>${node.advertised}</code></p>`}
+      <span class="dim">advertised to clients as</span> <code>${node.advertised}</code></p>`}
     <${Passes} />
     <h3>Log</h3>
     <${Table} keyOf=${(line) => line.number} rows=${[...(log?.lines ?? [])].reverse()} empty="Nothing yet." columns=${[

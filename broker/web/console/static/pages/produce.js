@@ -3,12 +3,13 @@ import { html, useState } from "/console/vendor/htm-preact.js";
 import { name } from "/console/doors.js";
 import { Change, Empty } from "/console/parts.js";
 
-export function Produce({ topic, partitions, writes }) {
+export function Produce({ topic, partitions, rights }) {
   const [key, setKey] = useState("");
   const [value, setValue] = useState("");
   const [partition, setPartition] = useState("");
   const [told, setTold] = useState("");
-  if (!writes) {
+  if (rights.writes && !rights.has("topic", "write")) return html`<${Empty}>You may not write to this topic.<//>`;
+  if (!rights.writes) {
     return html`<${Empty}>This page only reads. To write from here,
       start the broker with <code>--set pqbroker.console.writes=true</code>.<//>`;
   }

@@ -12,7 +12,7 @@ export function Storage() {
   return html`<h2>Storage</h2><${Trouble} problem=${pools.problem ?? problem} />
     ${pools.data && html`<p class="dim">Cell ${pools.data.cell}</p><${Table} keyOf=${(one) => one.name} rows=${pools.data.pools} empty="None." columns=${[
       ["pool", (one) => one.name], ["space", (one) => html`<span class=${one.status === "green" ? "good" : "warn"}>${one.status}</span>`],
-      ["free", (one) => bytes(one.free_bytes), "number"], ["of", (one) => bytes(one.total_bytes), "number"],
+      ["free", (one) => bytes(one.free_bytes), "number"], ["capacity", (one) => bytes(one.total_bytes), "number"],
       ["live", (one) => bytes(one.live_bytes), "number"], ["trash", (one) => bytes(one.trash_bytes), "number"],
       ["segments", (one) => count(one.segments), "number"], ["directory", (one) => html`<code>${one.directory}</code>`, "text"],
     ]} />`}

@@ -1,6 +1,6 @@
 // Tables: schema, attributes, tablets with their mount states, rows; mounting where pages may change something.
 import { html, useState } from "/console/vendor/htm-preact.js";
-import { exact, name, useDoor, useWrites } from "/console/doors.js";
+import { exact, name, useDoor, useRights } from "/console/doors.js";
 import { Fed } from "/console/pages/fed.js";
 import { SortedInside } from "/console/pages/inside.js";
 import { address } from "/console/pages/sql.js";
@@ -48,7 +48,7 @@ export function OneTable({ table }) {
   const path = `/v1/tables/${name(table)}`;
   const { data, problem, reload } = useDoor(path, 3);
   const tablets = useDoor(data && !data.sorted ? `${path}/tablets?limit=${LIMIT}` : "", 2);
-  const writes = useWrites();
+  const writes = useRights({ topic: table }).may("topic", "alter");
   const changed = () => { reload(); tablets.reload(); };
   return html`<div class="crumbs"><a href="#/tables">Tables</a></div><h2>${data?.path ?? table}</h2><${Trouble} problem=${problem} />
     ${data && html`<${Facts} facts=${[

@@ -11,7 +11,7 @@ export function Tablets() {
   return html`<h2>Tablets</h2><${Trouble} problem=${problem} />
     ${data && html`<${Table} keyOf=${(one) => one.id} rows=${data.tablets} empty="None." columns=${[
       ["tablet", (one) => html`<a href=${`#/tablets/${one.id}`}>${one.id}</a>`, "number"], ["type", (one) => one.type],
-      ["of", (one) => (one.topic ? served(one) : html`<span class="dim">${one.owner}</span>`), "text"],
+      ["serves", (one) => (one.topic ? served(one) : html`<span class="dim">${one.owner}</span>`), "text"],
       ["state", (one) => one.state], ["generation", (one) => count(one.generation), "number"], ["cell", (one) => one.cell], ["partitions", (one) => count(one.partition_count), "number"],
     ]} /><${Pager} trail=${trail} next=${data.next} go=${setTrail} />`}`;
 }
@@ -20,7 +20,7 @@ export function Tablet({ tablet }) {
   const { data, problem } = useDoor(`/v1/tablets/${tablet}`, 3);
   return html`<div class="crumbs"><a href="#/tablets">Tablets</a></div><h2>Tablet ${tablet}</h2><${Trouble} problem=${problem} />
     ${data && html`<${Facts} facts=${[
-      ["type", data.type], ["of", data.topic ? served(data) : data.owner], ["cell", data.cell],
+      ["type", data.type], ["serves", data.topic ? served(data) : data.owner], ["cell", data.cell],
       ["state", data.state], ["generation", count(data.generation)], ["commits since its start", count(data.commits)],
       ["keys", count(data.key_count)], ["size", bytes(data.size_bytes)],
     ]} />

@@ -1,6 +1,6 @@
 // Transactions over tables: those that are open, and those that ended a while ago; aborting where pages may change something.
 import { html, useState } from "/console/vendor/htm-preact.js";
-import { exact, useDoor, useWrites } from "/console/doors.js";
+import { exact, useDoor, useRights } from "/console/doors.js";
 import { Change, Pager, Table, Trouble } from "/console/parts.js";
 import { moment, span } from "/console/units.js";
 
@@ -14,13 +14,15 @@ export function Transactions() {
   const after = trail[trail.length - 1];
   const query = `limit=${LIMIT}${state ? `&state=${state}` : ""}${after !== undefined ? `&after=${after}` : ""}`;
   const { data, problem, reload } = useDoor(`/v1/transactions?${query}`, 2, exact);
-  const writes = useWrites();
+  const rights = useRights();
+  const mayForce = rights.may("cluster", "alter");
+  const mayAbort = (one) => one.state === "open" && (mayForce || (rights.writes && one.principal === `User:${rights.user}`));
   const choose = (event) => { setTrail([]); setState(event.target.value); };
   const columns = [
     ["transaction", (one) => html`<code>${one.transaction}</code>`, "name"], ["state", (one) => html`<span class=${KINDS[one.state]}>${one.state}</span>`],
     ["principal", (one) => one.principal], ["started", (one) => moment(one.started), "time"], ["age", (one) => span(Date.now() - one.started), "number"],
     ["timeout", (one) => span(one.timeout_ms), "number"], ["cause", (one) => one.cause ?? "", "text"],
-    ["", (one) => (writes && one.state === "open" ? html`<${Abort} one=${one} done=${reload} />` : "")],
+    ["", (one) => (mayAbort(one) ? html`<${Abort} one=${one} force=${mayForce} done=${reload} />` : "")],
   ];
   return html`<h2>Transactions</h2><${Trouble} problem=${problem} />
     <div class="bar"><label>state <select aria-label="state" value=${state} onChange=${choose}>${STATES.map((each) => html`<option value=${each}>${each || "any"}</option>`)}</select></label></div>
@@ -45,6 +47,6 @@ function Unfinished() {
 }
 
 // What must be typed first is the beginning of its name.
-function Abort({ one, done }) {
-  return html`<${Change} label="Abort" quiet danger confirm=${one.transaction.slice(0, 8)} method="POST" path=${`/v1/transactions/${one.transaction}/abort`} body=${{ force: true }} done=${done} />`;
+function Abort({ one, force, done }) {
+  return html`<${Change} label="Abort" quiet danger confirm=${one.transaction.slice(0, 8)} method="POST" path=${`/v1/transactions/${one.transaction}/abort`} body=${{ force }} done=${done} />`;
 }
