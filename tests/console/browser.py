@@ -70,7 +70,7 @@ class Page:
 
     async def wait_until(self, fact: str, within_s: float = 20.0) -> None:
         """Wait until an expression over the page's text (`innerText`) holds; AssertionError, which shows the text."""
-        expression = f"((innerText) => {fact})(document.querySelector('#app').innerText)"
+        expression = f"((innerText) => {fact})(document.querySelector('#app')?.innerText ?? '')"
         try:
             async with asyncio.timeout(within_s):
                 holds = False

@@ -244,6 +244,22 @@ async def test_clients_show_what_each_costs(page: Page, node: Broker) -> None:
         assert page.complaints == []
 
 
+async def test_a_tour_leads_from_a_topic_to_a_query(page: Page, node: Broker) -> None:
+    await page.open(f"http://{node.http}/#/tour")
+    await page.wait_for("Create a topic", "Write a record", "See it", "Query it")
+    await page.click("Create the topic")
+    await page.wait_for("greetings exists, with 1 partition")
+    await page.type("input[aria-label=record]", "good morning")
+    await page.click("Write the record")
+    await page.wait_for("offset", "good morning", "All messages")
+    await page.click("Run the query")
+    assert (await page.wait_for("That is all", "$row_index")).count("good morning") == 2
+    page.complaints.clear()  # of the topic that was not there yet
+    await page.open(f"http://{node.http}/#/topics/greetings/messages")
+    await page.wait_for("good morning")
+    assert page.complaints == []
+
+
 async def test_a_page_that_waits_says_so(page: Page, node: Broker) -> None:
     await page.open(f"http://{node.http}/#/topics")
     await page.wait_for(TOPIC)

@@ -156,6 +156,13 @@ export function useDoor(path, seconds = 3, reviver = undefined) {
   return { ...current, reload: load };
 }
 
+/** A list's document, or the one before while the next answer is on its way: rows do not go and come as one types. */
+export function useKept(data, problem) {
+  const last = useRef(null);
+  if (data !== null || problem !== null) last.current = data;
+  return last.current;
+}
+
 /**
  * What the caller may do here: `writes`, whether the pages offer changes at all (pqbroker.console.writes; the API is not
  * concerned), and `may(kind, right)`, which is false for changes that the broker would refuse this caller.

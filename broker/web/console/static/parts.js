@@ -100,7 +100,7 @@ export function Pager({ trail, next, go }) {
 }
 
 /** Labels of times in seconds: hours and minutes, with seconds where two are nearer than a minute. */
-function clocks(ticks) {
+export function clocks(ticks) {
   const length = ticks.length > 1 && ticks[1] - ticks[0] < 60 ? 3 : 2;
   const two = (part) => String(part).padStart(2, "0");
   const clock = (time) => [time.getHours(), time.getMinutes(), time.getSeconds()].slice(0, length).map(two).join(":");
@@ -108,7 +108,7 @@ function clocks(ticks) {
 }
 
 /** Labels, each once: ticks that are nearer to each other than their labels can say share the first one's. */
-function distinct(labels) {
+export function distinct(labels) {
   return labels.map((label, at) => (labels.indexOf(label) === at ? label : ""));
 }
 

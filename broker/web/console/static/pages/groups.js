@@ -1,6 +1,6 @@
 // Consumer groups: found by a part of the name, sorted; who reads what, its lag over time, a reset with a preview, deleting.
 import { html, useEffect, useState } from "/console/vendor/htm-preact.js";
-import { ask, name, useDoor, useRights } from "/console/doors.js";
+import { ask, name, useDoor, useKept, useRights } from "/console/doors.js";
 import { Change, Chart, Empty, Facts, Pager, Table, Trouble, useOrder } from "/console/parts.js";
 import { count, moment } from "/console/units.js";
 
@@ -16,20 +16,21 @@ export function Groups() {
   const after = trail[trail.length - 1];
   const query = new URLSearchParams({ limit: LIMIT, ...(after && { after }), ...(part.trim() && { contains: part.trim() }), ...order.query });
   const { data, problem } = useDoor(`/v1/groups?${query}`, 3);
+  const shown = useKept(data, problem);
   useEffect(() => data?.groups.forEach(keep), [data]);
   return html`<h2>Groups</h2>
     <div class="bar"><input data-search placeholder="name contains …" aria-label="name contains" value=${part}
         onInput=${(event) => { setPart(event.target.value); setTrail([]); }} />
-      ${data && html`<span class="dim">${count(data.total)} ${data.total === 1 ? "group" : "groups"}</span>`}</div>
+      ${shown && html`<span class="dim">${count(shown.total)} ${shown.total === 1 ? "group" : "groups"}</span>`}</div>
     <${Trouble} problem=${problem} />
-    ${data && html`<${Table} keyOf=${(group) => group.name} rows=${data.groups} order=${order}
+    ${shown && html`<${Table} keyOf=${(group) => group.name} rows=${shown.groups} order=${order}
       empty=${part ? "No group has a name that contains this text." : html`No consumer group yet. Read as one: <code>pqbroker consume TOPIC --group NAME</code>`} columns=${[
       ["group", (group) => html`<a href=${`#/groups/${name(group.name)}`}>${group.name}</a>`, "name", null, "name"],
       ["state", (group) => group.state, "", null, "state"], ["protocol", (group) => group.type, "spare", null, "type"],
       ["members", (group) => count(group.member_count), "number", null, "members"],
       ["lag", (group) => count(group.lag), "number", null, "lag"],
       ["topics", (group) => html`${group.topics.slice(0, TOPICS_SHOWN).map((topic) => html`<a href=${`#/topics/${name(topic)}`}>${topic}</a> `)}${group.topics.length > TOPICS_SHOWN && `and ${count(group.topics.length - TOPICS_SHOWN)} more`}`, "text spare"],
-    ]} /><${Pager} trail=${trail} next=${data.next} go=${setTrail} />`}`;
+    ]} /><${Pager} trail=${trail} next=${data?.next ?? null} go=${setTrail} />`}`;
 }
 
 export function Group({ group }) {
@@ -110,9 +111,9 @@ function Reset({ group, rights, done }) {
   const [to, setTo] = useState("earliest");
   const [preview, setPreview] = useState(null);
   const [problem, setProblem] = useState(null);
-  const reads = useRights(topic ? { topic } : {}).has("topic", "read");
+  const topicRights = useRights(topic ? { topic } : {});
   if (!topics.length) return html`<${Empty}>There is nothing to reset: this group has committed no offsets.<//>`;
-  if (rights.isKnown && !(rights.has("group", "read") && reads)) return html`<p class="dim">You may not reset this group: it needs the right Read on the group and on the topic.</p>`;
+  const mayNot = !rights.has("group", "read") ? "the group" : !topicRights.has("topic", "read") ? `topic ${topic}` : null;
   const path = `/v1/groups/${name(group.name)}/reset`;
   const show = async () => {
     try {
@@ -124,9 +125,12 @@ function Reset({ group, rights, done }) {
     }
   };
   return html`<div class="bar"><label>topic <select value=${topic} onChange=${(event) => { setTopic(event.target.value); setPreview(null); }}>${topics.map((each) => html`<option value=${each}>${each}</option>`)}</select></label>
-      <label>to <input value=${to} list="reset-places" title="earliest, latest, an offset, a time (2026-01-31T12:00) or an age (2h)" onInput=${(event) => { setTo(event.target.value); setPreview(null); }} /></label>
+      ${mayNot === null && html`<label>to <input value=${to} list="reset-places" title="earliest, latest, an offset, a time (2026-01-31T12:00) or an age (2h)" onInput=${(event) => { setTo(event.target.value); setPreview(null); }} /></label>
       <datalist id="reset-places">${["earliest", "latest", "1h", "1d"].map((each) => html`<option value=${each} />`)}</datalist>
-      <button onClick=${show}>Preview</button></div><p class="dim">An offset, a time as 2026-01-31T12:00, an age as 2h, earliest or latest. The preview changes nothing.</p><${Trouble} problem=${problem} />
+      <button onClick=${show}>Preview</button>`}</div>
+    ${mayNot === null ? html`<p class="dim">An offset, a time as 2026-01-31T12:00, an age as 2h, earliest or latest. The preview changes nothing.</p>`
+      : rights.isKnown && topicRights.isKnown && html`<p class="dim">You may not reset these offsets: you need the right Read on ${mayNot}.</p>`}
+    <${Trouble} problem=${problem} />
     ${preview && html`<${Table} keyOf=${(one) => one.partition} rows=${preview.offsets} empty="Nothing would change." columns=${[
       ["partition", (one) => one.partition, "number"], ["now", (one) => count(one.before), "number"], ["then", (one) => count(one.offset), "number"],
       ["change", (one) => (one.before === null ? "–" : moved(one.offset - one.before)), "number"],

@@ -1,6 +1,6 @@
 // All topics: found by a part of the name, sorted by any column, made. The broker may have ten thousand of them.
 import { html, useState } from "/console/vendor/htm-preact.js";
-import { name, useDoor, useRights } from "/console/doors.js";
+import { name, useDoor, useKept, useRights } from "/console/doors.js";
 import { Change, Pager, Table, Trouble, useOrder } from "/console/parts.js";
 import { bytes, count } from "/console/units.js";
 
@@ -15,16 +15,16 @@ export function Topics() {
   const after = trail[trail.length - 1];
   const query = new URLSearchParams({ limit: LIMIT, ...(after && { after }), ...(part.trim() && { contains: part.trim() }), ...order.query });
   const { data, problem, reload } = useDoor(`/v1/topics?${query}`, 3);
-  const rows = data?.topics ?? [];
+  const shown = useKept(data, problem);
   const made = () => { setMaking(false); reload(); };
   return html`<h2>Topics</h2>
     <div class="bar"><input data-search placeholder="name contains …" aria-label="name contains" value=${part}
         onInput=${(event) => { setPart(event.target.value); setTrail([]); }} />
       ${rights.makesTopics && html`<button aria-expanded=${isMaking} onClick=${() => setMaking(!isMaking)}>New topic</button>`}
-      ${data && html`<span class="dim">${count(data.total)} ${data.total === 1 ? "topic" : "topics"}</span>`}</div>
+      ${shown && html`<span class="dim">${count(shown.total)} ${shown.total === 1 ? "topic" : "topics"}</span>`}</div>
     ${isMaking && html`<${NewTopic} done=${made} />`}
     <${Trouble} problem=${problem} />
-    ${data && html`<${Table} keyOf=${(topic) => topic.id} rows=${rows} order=${order}
+    ${shown && html`<${Table} keyOf=${(topic) => topic.id} rows=${shown.topics} order=${order}
       empty=${part ? "No topic has a name that contains this text." : html`No topic yet. <a href="#/tour">Take the tour</a>, or write to one: <code>echo hello | pqbroker produce greetings</code>`}
       columns=${[
         ["topic", (topic) => html`<a href=${`#/topics/${name(topic.name)}`}>${topic.name}</a>`, "name", null, "name"],
@@ -35,7 +35,7 @@ export function Topics() {
         ["size", (topic) => bytes(topic.size_bytes), "number", null, "size"],
         ["", (topic) => html`<a href=${`#/topics/${name(topic.name)}/messages`}>messages</a>`, "spare"],
       ]} />
-      <${Pager} trail=${trail} next=${data.next} go=${setTrail} />`}`;
+      <${Pager} trail=${trail} next=${data?.next ?? null} go=${setTrail} />`}`;
 }
 
 /** Configs of a text, NAME=VALUE a line. */
