@@ -123,7 +123,7 @@ class WorkerProcess:
 
 
 class _Spawning:
-    """A process that a thread starts, while whoever waits for it may give it up."""
+    """A process that a thread starts, and that can be given up meanwhile."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

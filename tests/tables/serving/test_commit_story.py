@@ -233,7 +233,7 @@ class CommitStory(RuleBasedStateMachine):
     async def _resolve(self, one: Performed) -> None:
         """Have what is prepared of a commit that is not under way written or dropped, as its home has decided."""
         home = self.bench.participant(one.commit.home)
-        if not home.is_known:
+        if not home.is_known or home.is_lost:
             return
         decision = home.decisions.get(one.commit.transaction)
         if decision is not None:
