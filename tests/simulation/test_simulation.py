@@ -11,7 +11,7 @@ from pqbroker.pq.log.producers import Producer
 from tests.simulation.crash_points import compacted_points, crash_points, producing_points, second_cell_points
 from tests.simulation.run import SimulationFailed, run
 
-SEEDS = 300
+SEEDS = 150
 SEEDS_A_TEST = 25
 CRASH_POINTS = 300
 SECOND_CELL_POINTS = 100

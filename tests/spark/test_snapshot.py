@@ -180,11 +180,11 @@ def test_a_table_of_a_topic_that_is_cleaned_between_its_batches_has_the_same_key
             produce(topics, taker, (key, value), partition=number % 7 % 2)
             values[key] = value
         if turn % 2:
-            taker.run(batch_rows_max=25)
+            taker.run(batch_rows_max=60)
         calls.ask("POST", f"/v1/topics/{name}/clean", {})
         while {calls.ask("GET", f"/v1/topics/{name}/partitions/{index}")["cleaning"]["state"] for index in (0, 1)} != {
             "clean"
         }:
             pass
-    taker.run(batch_rows_max=25)
+    taker.run(batch_rows_max=60)
     assert taker.values() == {key: value for key, value in values.items() if value is not None}

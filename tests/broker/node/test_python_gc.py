@@ -14,6 +14,9 @@ import pytest
 from pqbroker.broker.node import python_gc
 from pqbroker.broker.node.python_gc import CycleCollector, Load, objects_of
 
+pytestmark = pytest.mark.alone
+"""Each looks at all objects of its process: beside the other tests, millions."""
+
 
 class Node:
     """Something that can hold itself."""
