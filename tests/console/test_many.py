@@ -33,7 +33,8 @@ _CUT = """[...document.querySelectorAll("main *")].filter((one) => !one.closest(
 _FAINT = """(() => {
   const part = (value) => (value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
   const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
-  const light = ([red, green, blue]) => 0.2126 * part(red / 255) + 0.7152 * part(green / 255) + 0.0722 * part(blue / 255);
+  const shares = [0.2126, 0.7152, 0.0722];
+  const light = (colour) => shares.reduce((sum, share, at) => sum + share * part(colour[at] / 255), 0);
   const ground = (one) => {
     for (let at = one; at; at = at.parentElement) {
       const colour = parse(getComputedStyle(at).backgroundColor);
@@ -42,7 +43,8 @@ _FAINT = """(() => {
     return [255, 255, 255];
   };
   const hasText = (one) => [...one.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
-  return [...document.querySelectorAll("#app *")].filter((one) => hasText(one) && !one.closest("svg, .charts, kbd, :disabled")).map((one) => {
+  const isText = (one) => hasText(one) && !one.closest("svg, .charts, kbd, :disabled");
+  return [...document.querySelectorAll("#app *")].filter(isText).map((one) => {
     const [high, low] = [light(parse(getComputedStyle(one).color)), light(ground(one))].sort((a, b) => b - a);
     return [(high + 0.05) / (low + 0.05), one.outerHTML.slice(0, 80)];
   }).filter(([contrast]) => contrast < 4.5).map(String);

@@ -27,7 +27,7 @@ SHOWN = {
 PAGES = (
     "", "#/topics", "#/topics/orders", "#/topics/orders/messages", "#/topics/orders/produce", "#/topics/orders/configs",
     "#/topics/orders/partitions/0", "#/groups", "#/groups/billing", "#/tablets", "#/tablets/65536", "#/storage",
-    "#/clients", "#/settings", "#/api",
+    "#/clients", "#/clients/connections", "#/cells", "#/settings", "#/api", "#/tour",
 )  # fmt: skip
 TOPICS = {
     "orders": 3, "payments": 3, "clicks": 6, "inventory": 1, "invoices.pdf": 1, "audit.log": 2, "emails.outgoing": 1,

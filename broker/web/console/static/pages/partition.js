@@ -139,8 +139,6 @@ function Axis({ data }) {
     <text x="0" y="42">head, by level</text>
     ${data.head.levels.flatMap((level, number) => level.blobs.map((blob) => box(blob, 48 + 12 * number, "head")))}
     <line class="line" x1="0" x2=${WIDTH} y1=${bottom} y2=${bottom} />
-    <text x="0" y=${bottom + 14}>${count(from)}</text>
-    <text x=${WIDTH} y=${bottom + 14} text-anchor="end">${count(data.end_offset)}</text>
     ${data.leader_epochs.filter((epoch) => epoch.start_offset > from && epoch.start_offset < data.end_offset).map((epoch) => html`<line class="epoch" x1=${at(epoch.start_offset)} x2=${at(epoch.start_offset)} y1="14" y2=${bottom}>
       <title>epoch ${epoch.leader_epoch} from ${epoch.start_offset}</title></line>`)}
     ${labels.map(({ one, x, row, anchor }) => {
@@ -150,5 +148,7 @@ function Axis({ data }) {
         : html`<line class="cursor" x1=${x} x2=${x} y1="14" y2=${floor + 13 * row} />`}
       <text x=${x} y=${floor + 12 + 13 * row} text-anchor=${high > 0 ? "middle" : anchor}>${label(one)}</text><title>${cursors(one.groups)}</title></g>`;
     })}
+    <text x="0" y=${bottom + 14}>${count(from)}</text>
+    <text x=${WIDTH} y=${bottom + 14} text-anchor="end">${count(data.end_offset)}</text>
   </svg></div>`;
 }
