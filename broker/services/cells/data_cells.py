@@ -53,6 +53,8 @@ _UNFINISHED = (
     "commits of several cells are not finished everywhere, so a backup would hold parts of them: try again when all "
     "cells are open and `pqbroker transaction list --unfinished` shows none in doubt"
 )
+OPENING = "opening"
+"""Health of a cell that is opened for the first time: nothing of it is lost."""
 READING_ONLY = "reading only"
 """Health of a cell that has no room to be written."""
 BACK_OFF_FIRST_S = 0.05
@@ -126,13 +128,17 @@ class DataCells:
         return self._moves.history
 
     def health(self, cell: CellId) -> str:
-        """Return the health of a cell: good, reading only, failed, or offline where the node does not run it."""
+        """Return the health of a cell: good, opening, reading only, failed, or offline where the node does not run
+        it."""
         host = self._cells.host(cell)
         if host is not None and not host.cell.lost.done():
             return READING_ONLY if host.cell.reading_only else "good"
         if host is not None:
             return "failed"
-        return "failed" if cell in self._watched else "offline"
+        watched = self._watched.get(cell)
+        if watched is None:
+            return "offline"
+        return "failed" if watched.tried.is_set() else OPENING
 
     def failure(self, cell: CellId) -> str:
         """Return why a cell is not open, or for reading only; empty where it takes writes."""

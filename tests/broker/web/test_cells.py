@@ -271,6 +271,17 @@ async def test_a_node_has_so_many_cells_and_a_bundle_with_cells_stays(serve: Ser
     assert "has 1 cells" in (await web.refusal("DELETE", "/v1/bundles/b"))[2]
 
 
+async def test_a_new_cell_is_opening_and_not_lost_until_it_is_open(web: Web) -> None:
+    engine_of(web, 1).faults.hold()
+    making = asyncio.create_task(web.ask("POST", "/v1/cells", {}))
+    async with asyncio.timeout(20):
+        while 1 not in (found := await cells_of(web)):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    assert (found[1]["health"], found[1]["cause"]) == ("opening", "")
+    engine_of(web, 1).faults.release()
+    assert (await making)[1]["health"] == "good"
+
+
 async def test_a_cell_that_is_not_open_is_in_no_backup_which_says_so(web: Web) -> None:
     await with_cells(web, 1)
     await web.ask("PATCH", "/v1/bundles/b", {"node_tag_filter": "elsewhere"})

@@ -4,7 +4,7 @@ import { name, useDoor, useRights } from "/console/doors.js";
 import { Change, Table, Trouble } from "/console/parts.js";
 import { count, moment, span } from "/console/units.js";
 
-const HEALTH = { good: "good", degraded: "warn", "reading only": "warn", offline: "dim", failed: "bad" };
+const HEALTH = { good: "good", degraded: "warn", "reading only": "warn", offline: "dim", opening: "dim", failed: "bad" };
 const STATES = { done: "good", failed: "bad", left: "dim" };
 const SYSTEM_CELL = 0;
 
