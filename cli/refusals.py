@@ -1,11 +1,17 @@
 """Reasons why a command is not carried out: what was wrong and what to do, in the user's words; Kafka's codes too."""
 
 import difflib
+import re
 from collections.abc import Iterable
 
 from pqbroker.protocol.errors import ErrorCode
 
 _NEAR_MAX = 3
+_NEAR_BEST = 0.1
+"""Likeness by which a word may be behind the most like one, and still be suggested beside it."""
+_LETTERS_PER_SLIP = 6
+_NAME_LETTERS_MIN = 3
+_NUMBER = re.compile(r"[-_.]?[0-9]+")
 
 _WORDS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
@@ -64,6 +70,35 @@ def check(code: ErrorCode, what: str, message: str | None = None) -> None:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """`did you mean …?` when something known is spelled nearly so, else an empty text."""
+    """`did you mean …?` when a word of ours, such as an option, is spelled nearly so; else an empty text."""
     found = difflib.get_close_matches(name, list(known), n=_NEAR_MAX)
+    likeness = [difflib.SequenceMatcher(None, name, each).ratio() for each in found]
+    return _question([each for each, like in zip(found, likeness, strict=True) if like > likeness[0] - _NEAR_BEST])
+
+
+def near_name(name: str, known: Iterable[str]) -> str:
+    """`did you mean …?` when a name of the user's, such as a topic, looks like one mistyped; else an empty text.
+
+    Where a name differs from a known one by a number alone it was meant: orders-2 beside orders-1. So was a short one.
+    """
+    among = list(known)
+    if len(name) < _NAME_LETTERS_MIN or _NUMBER.sub("", name) in {_NUMBER.sub("", each) for each in among}:
+        return ""
+    slips = {each: _slips(name, each) for each in difflib.get_close_matches(name, among, n=_NEAR_MAX)}
+    least = min(slips.values(), default=0)
+    return _question([each for each, count in slips.items() if count == least <= 1 + len(name) // _LETTERS_PER_SLIP])
+
+
+def _question(found: list[str]) -> str:
     return f"did you mean {' or '.join(found)}?" if found else ""
+
+
+def _slips(name: str, other: str) -> int:
+    """Return how many letters were left out, added or exchanged between two names."""
+    before = list(range(len(other) + 1))
+    for row, letter in enumerate(name.lower(), 1):
+        line = [row]
+        for column, one in enumerate(other.lower(), 1):
+            line.append(min(before[column] + 1, line[-1] + 1, before[column - 1] + (letter != one)))
+        before = line
+    return before[-1]

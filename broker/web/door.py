@@ -6,7 +6,6 @@ they answer whatever other connections do.
 """
 
 import asyncio
-import json
 import re
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from typing import Any, cast
 from aiohttp import web
 
 from pqbroker.broker.ground.open_files import http_arrivals_max
+from pqbroker.broker.web.replies import as_line
 from pqbroker.broker.web.routing.health import HealthAnswer
 from pqbroker.broker.web.routing.node import WebNode
 from pqbroker.broker.web.routing.problems import Problem, of_kafka, unreadable
@@ -119,7 +119,7 @@ class Door:
 
 def _answer(transport: asyncio.Transport, status: int, document: Any) -> None:
     """Answer the one request of a connection that has no slot."""
-    body = json.dumps(document).encode()
+    body = as_line(document).encode()
     head = (
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json; charset=utf-8\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
@@ -142,7 +142,7 @@ def answer_plain(own: str, data: bytes) -> bytes:
     else:
         status, location = HTTPStatus.BAD_REQUEST, ""
     problem = Problem(status, "TLS_REQUIRED", "this port serves https", f"Use https://{host}.")
-    body = b"" if method == b"HEAD" else json.dumps(problem.document()).encode()
+    body = b"" if method == b"HEAD" else as_line(problem.document()).encode()
     head = (
         f"HTTP/1.1 {status} {status.phrase}\r\n{location}Content-Type: application/json; charset=utf-8\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
@@ -240,7 +240,7 @@ class _Protocol(web.RequestHandler):
         else:
             super().handle_error(request, status, exc, message)  # logs it; ConnectionError when an answer has begun
             problem = of_kafka(ErrorCode.UNKNOWN_SERVER_ERROR, "the request failed; this is a defect of the broker")
-        answer = web.json_response(problem.document(), status=problem.status)
+        answer = web.json_response(problem.document(), status=problem.status, dumps=as_line)
         answer.force_close()
         return answer
 

@@ -21,7 +21,7 @@ from pqbroker.broker.web.hosts import Hosts
 from pqbroker.broker.web.http_logins import HttpLogins, challenge_of
 from pqbroker.broker.web.login_routes import add_console_logins
 from pqbroker.broker.web.pages import add_console
-from pqbroker.broker.web.replies import pack, reply
+from pqbroker.broker.web.replies import as_line, pack, reply
 from pqbroker.broker.web.routing.health import health_answers
 from pqbroker.broker.web.routing.node import WebNode
 from pqbroker.broker.web.routing.problems import (
@@ -109,7 +109,7 @@ def _application(node: WebNode, hosts: Hosts, followers: Followers) -> web.Appli
 
     async def health(request: web.Request) -> web.Response:
         status, document = answers[request.path]()
-        return web.json_response(document, status=status)
+        return web.json_response(document, status=status, dumps=as_line)
 
     async def metrics(request: web.Request) -> web.Response:
         check_access(

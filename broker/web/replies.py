@@ -20,8 +20,13 @@ _PACK = partial(gzip.compress, compresslevel=1, mtime=0)
 def reply(document: Any, status: int, headers: dict[str, str] | None = None) -> web.Response:
     """Half of a surrogate pair, which a request can name and UTF-8 cannot, goes back as JSON's escape for it."""
     text = "".join(_in_slices(document)) if _is_long(document) else json.dumps(document, ensure_ascii=False)
-    body = text.encode(errors="backslashreplace")
+    body = (text + "\n").encode(errors="backslashreplace")
     return web.Response(body=body, status=status, headers=headers, content_type="application/json", charset="utf-8")
+
+
+def as_line(document: Any) -> str:
+    """Return a document as JSON with a newline behind it: a terminal's prompt begins on a line of its own."""
+    return json.dumps(document) + "\n"
 
 
 def _is_long(document: Any) -> bool:

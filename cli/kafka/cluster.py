@@ -9,7 +9,7 @@ from typing import NamedTuple, Self, TypeVar
 from pqbroker.cli.kafka.isolation import ReadIsolation
 from pqbroker.cli.kafka.link import ANSWER_TIMEOUT_S, ANY_VERSION, CONNECT_TIMEOUT_S, Link, NoBroker, parse_brokers
 from pqbroker.cli.notices import announce_wait
-from pqbroker.cli.refusals import CommandError, check, near
+from pqbroker.cli.refusals import CommandError, check, near_name
 from pqbroker.conf.addresses import Address
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.describe_configs import (
@@ -186,7 +186,8 @@ class Cluster:
             return found
         if found != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             check(found, f"cannot look up topic {name}")
-        hint = near(name, self.topics()) or f"`pqbroker topic create {name}` makes it, `pqbroker topic list` shows all"
+        cure = f"`pqbroker topic create {name}` makes it, `pqbroker topic list` shows all"
+        hint = near_name(name, self.topics()) or cure
         raise CommandError(f"no topic {name} at {self.address}; {hint}")
 
     def lacks(self, name: str) -> bool:

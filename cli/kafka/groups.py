@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pqbroker.cli.kafka.cluster import NOT_YET, Cluster, TopicPartition, settled
-from pqbroker.cli.refusals import CommandError, check, near, words
+from pqbroker.cli.refusals import CommandError, check, near_name, words
 from pqbroker.protocol.codec import decoder
 from pqbroker.protocol.errors import ErrorCode, ProtocolError
 from pqbroker.protocol.messages.consumer_group_describe import Assignment as ConsumerAssignment
@@ -98,7 +98,7 @@ def find_group(cluster: Cluster, group: str, *, must_be: bool = True) -> Group:
     if must_be and found.state == DEAD and not offsets:
         names = list_groups(cluster)
         if group not in names:
-            hint = near(group, names) or "`pqbroker group list` shows all"
+            hint = near_name(group, names) or "`pqbroker group list` shows all"
             raise CommandError(f"no group {group} at {cluster.address}; {hint}")
     return found._replace(offsets=offsets)
 

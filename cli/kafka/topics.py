@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from pqbroker.cli.kafka.cluster import Cluster, Topic
 from pqbroker.cli.kafka.configs import BROKER, describe_configs
 from pqbroker.cli.notices import tell
-from pqbroker.cli.refusals import CommandError, check, near
+from pqbroker.cli.refusals import CommandError, check, near_name
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.create_topics import (
     CreatableTopic,
@@ -50,7 +50,7 @@ def find_or_create(cluster: Cluster, name: str) -> Topic:
             check(code, f"cannot create topic {name}", message)
         topic = cluster.created(name)
         count = len(topic.partitions)
-        hint = near(name, cluster.topics().keys() - {name})
+        hint = near_name(name, cluster.topics().keys() - {name})
         tell(f"created topic {name} with {count} partition{'s' * (count != 1)}{'; ' * bool(hint)}{hint}")
         return topic
     return cluster.topic(name)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Coroutine
@@ -14,6 +15,7 @@ from aiokafka.partitioner import DefaultPartitioner
 from pqbroker.cli.kafka.watch import GONE_TIMEOUT_S, LOOK_EVERY_S, BrokerGone, Watch
 from pqbroker.cli.progress import Progress, is_file
 from pqbroker.cli.records.client import (
+    INTERRUPTED_STOP_S,
     REQUEST_BYTES_MAX,
     UNANSWERED_S,
     Acks,
@@ -42,6 +44,10 @@ class Target(NamedTuple):
     acks: Acks
     partition: int | None = None
     """Partition of every record, whatever a line says."""
+
+
+class Interrupted(CommandError):
+    """The command was ended by Ctrl-C or SIGTERM before all its lines were written."""
 
 
 class Written:
@@ -91,21 +97,39 @@ class Written:
             first, last = self.spans.get(sent.partition, (sent.offset, sent.offset))
             self.spans[sent.partition] = min(first, sent.offset), max(last, sent.offset)
 
+    def interrupted(self) -> Interrupted:
+        """Return the error of a command that was stopped."""
+        return Interrupted(f"interrupted; records written: {self.records}" + ", more perhaps" * bool(self._waiting))
+
     def refuse(self, line: int, why: CommandError) -> None:
         """Note that a line cannot be written. If an earlier line is refused later, that one is reported."""
         if self.refusal is None or line < self._refused_line:
             self.refusal, self._refused_line = why, line
 
 
+class Lines(NamedTuple):
+    """Lines to write: from a file or a pipe, each a record, until its end or until the command is to stop."""
+
+    descriptor: int
+    parse: Parse
+    stopping: asyncio.Event
+
+
 def write_lines(target: Target, parse: Parse, descriptor: int) -> Written:
-    """Write every line until the end of the file. CommandError for the first line that is refused; BrokerGone."""
+    """Write every line until the end of the file, which Ctrl-C is too for lines that are typed or come through a pipe.
+
+    CommandError for the first line that is refused; Interrupted, BrokerGone.
+    """
     watch = Watch(target.brokers, GONE_TIMEOUT_S)
     with retried_refusal() as retried:
         written = Written(watch, retried)
 
         async def write() -> None:
+            lines = Lines(descriptor, parse, _stop_on_signals())
             async with producer(target.brokers, target.compression, target.acks, LINGER_MS, BATCH_BYTES) as client:
-                await _watched(_send_and_flush(client, target, parse, descriptor, written), written)
+                await _watched(_send_and_flush(client, target, lines, written), written, lines.stopping)
+                if lines.stopping.is_set() and (is_file(descriptor) or not written.records):
+                    raise written.interrupted()
 
         try:
             asyncio.run(watch.over(write()))
@@ -116,33 +140,48 @@ def write_lines(target: Target, parse: Parse, descriptor: int) -> Written:
     return written
 
 
-async def _watched(work: Coroutine[Any, Any, None], written: Written) -> None:
-    """Await the work while it moves. aiokafka retries for ever, even to a partition that no broker serves."""
-    task = asyncio.ensure_future(work)
+def _stop_on_signals() -> asyncio.Event:
+    """Return an event that Ctrl-C and SIGTERM set."""
+    stopping = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    return stopping
+
+
+async def _watched(work: Coroutine[Any, Any, None], written: Written, stopping: asyncio.Event) -> None:
+    """Await the work while it moves. aiokafka retries for ever, even to a partition that no broker serves.
+
+    What was sent when the command is to stop has INTERRUPTED_STOP_S to be acknowledged. Interrupted.
+    """
+    task, stopped = asyncio.ensure_future(work), asyncio.ensure_future(stopping.wait())
     try:
-        while not task.done():
-            await asyncio.wait([task], timeout=LOOK_EVERY_S)
+        while not task.done() and not stopped.done():
+            await asyncio.wait([task, stopped], timeout=LOOK_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 written.check_moving()
+        await asyncio.wait([task], timeout=INTERRUPTED_STOP_S)
+        if not task.done():
+            raise written.interrupted()
     finally:
         task.cancel()
+        stopped.cancel()
     await task
 
 
-async def _send_and_flush(client: Any, target: Target, parse: Parse, descriptor: int, written: Written) -> None:
-    await _send_all(client, target, parse, descriptor, written)
+async def _send_and_flush(client: Any, target: Target, lines: Lines, written: Written) -> None:
+    await _send_all(client, target, lines, written)
     await client.flush()
 
 
-async def _send_all(client: Any, target: Target, parse: Parse, descriptor: int, written: Written) -> None:
+async def _send_all(client: Any, target: Target, lines: Lines, written: Written) -> None:
     number = 0
     rest = bytearray()
-    total = os.fstat(descriptor).st_size if is_file(descriptor) else None
+    total = os.fstat(lines.descriptor).st_size if is_file(lines.descriptor) else None
     with Progress(f"bytes to {target.topic}", total, shown=total is not None) as shown:
-        async for chunk in _chunks(descriptor):
+        async for chunk in _chunks(lines.descriptor, lines.stopping):
             for line in _whole_lines(rest, chunk):
                 number += 1
-                await _take(client, target, parse, (number, line), written)
+                await _take(client, target, lines.parse, (number, line), written)
             if written.refusal is not None:
                 return
             if len(rest) > REQUEST_BYTES_MAX:
@@ -213,8 +252,8 @@ async def _send_alone(client: Any, target: Target, record: NewRecord, partition:
     return await client.send_batch(batch, target.topic, partition=partition)
 
 
-async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
-    """Yield the chunks that are read, as they come, and an empty one at the end.
+async def _chunks(descriptor: int, stopping: asyncio.Event) -> AsyncIterator[bytes]:
+    """Yield the chunks that are read, as they come, and an empty one at the end; fewer once the command is to stop.
 
     A terminal or a pipe may keep a read waiting for ever: the thread is a daemon, which Ctrl-C leaves behind, and it
     reads the descriptor itself, since Python's own buffer would be locked at exit.
@@ -239,8 +278,14 @@ async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
                 return
 
     threading.Thread(target=read, daemon=True).start()
-    while True:
-        chunk = await queue.get()
+    stopped = asyncio.ensure_future(stopping.wait())
+    while not (stopped.done() and queue.empty()):
+        getting = asyncio.ensure_future(queue.get())
+        await asyncio.wait([getting, stopped], return_when=asyncio.FIRST_COMPLETED)
+        if not getting.done() and queue.empty():
+            getting.cancel()
+            return
+        chunk = await getting
         if isinstance(chunk, OSError):
             raise CommandError(f"cannot read the lines: {chunk.strerror}")
         yield chunk

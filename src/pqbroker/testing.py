@@ -39,6 +39,7 @@ FOR_TESTS: Mapping[str, str] = {
 """Settings of the brokers that fixtures give: the first member of a group waits for no other, members of the consumer
 protocol learn of changes within a fraction of a second, and faults come on cue."""
 WAIT_TIMEOUT_S = 10.0
+_NO_TOPIC, _AUTO_CREATE = "UNKNOWN_TOPIC_OR_PARTITION", "auto.create.topics.enable"
 CLEAN_TIMEOUT_S = 60.0
 """Time for the passes over a topic: the first one starts a process."""
 _LOOK_S = 0.005
@@ -148,10 +149,33 @@ class Broker:
     def produce(
         self, topic: str, value: Content, *, key: Content = None, partition: int | None = None, headers: Headers = ()
     ) -> Written:
-        """Write one record to a topic that exists; returns where it is. Without a partition the key decides."""
+        """Write one record; returns where it is. Without a partition the key decides. A topic that is missing is
+        created as for a Kafka client, unless auto.create.topics.enable is false: BrokerRefusedError then."""
         body = {"records": [posted(value, key, partition, headers)]}
-        (place,) = self._calls.ask("POST", f"/v1/topics/{topic}/records", body)["offsets"]
+        try:
+            answer = self._calls.ask("POST", f"/v1/topics/{topic}/records", body)
+        except BrokerRefusedError as refusal:
+            if refusal.code != _NO_TOPIC or not self._creates_topics() or not self._is_created(topic):
+                raise
+            answer = self._calls.ask("POST", f"/v1/topics/{topic}/records", body)
+        (place,) = answer["offsets"]
         return Written(place["partition"], place["offset"])
+
+    def _creates_topics(self) -> bool:
+        """Return True if the broker creates topics for clients that name one that is missing."""
+        (found,) = self._calls.ask("GET", f"/v1/settings?after={_AUTO_CREATE[:-1]}&limit=1")["settings"]
+        assert found["name"] == _AUTO_CREATE, "the settings are sorted by name"
+        return str(found["value"]).lower() == "true"
+
+    def _is_created(self, topic: str) -> bool:
+        """Create a topic by the broker's defaults. Return False if it exists already, and lacks the partition."""
+        try:
+            self._calls.ask("POST", "/v1/topics", {"name": topic})
+        except BrokerRefusedError as refusal:
+            if refusal.code != "TOPIC_ALREADY_EXISTS":
+                raise
+            return False
+        return True
 
     def read(
         self, topic: str, count: int = 0, *, partition: int | None = None, timeout_s: float = WAIT_TIMEOUT_S

@@ -18,6 +18,7 @@ import pytest
 from pqbroker.cli.app import COMMANDS, find_family, is_single
 from pqbroker.cli.help_text import summary
 from pqbroker.cli.output import say
+from pqbroker.cli.refusals import near, near_name
 from pqbroker.testing import broker
 from tests.cli.shell import TIMEOUT_S, Said, Shell, run, start
 from tests.support.cli_page import (
@@ -57,6 +58,7 @@ def test_every_command_has_an_example_a_broker_and_json() -> None:
         (["topic", "create"], ["missing argument 'TOPIC'", "example: pqbroker topic create orders"]),
         (["topic", "create", "a", "--partition", "3"], ["no such option --partition; did you mean --partitions?"]),
         (["topic", "create", "a", "-x"], ["no such option -x; --help lists the options"]),
+        (["topic", "create", "a", "--partiton", "3"], ["did you mean --partitions?\n"]),
         (["topic", "list", "more"], ["unexpected 'more': the command takes no more arguments"]),
         (["topic", "list", "--json=yes"], ["'--json' takes no value"]),
         (["topic", "list", "--broker"], ["'--broker' needs a value"]),
@@ -214,23 +216,39 @@ def test_a_signal_ends_following_with_0(
     assert reader.returncode == 0
 
 
-def test_ctrl_c_ends_writing_that_waits_for_lines(our_shell: Shell, fresh_name: Callable[[], str]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_writing_that_waits_for_lines_with_what_is_written(
+    our_shell: Shell, fresh_name: Callable[[], str], number: signal.Signals
+) -> None:
     topic = fresh_name()
     our_shell("topic", "create", topic)
     reader = start("consume", topic, "--follow", "--broker", our_shell.kafka)
     writer = start("produce", topic, "--broker", our_shell.kafka)
     assert writer.stdin is not None
     assert reader.stdout is not None
-    writer.stdin.write("one\n")
+    writer.stdin.write("one\nunfinished")
     writer.stdin.flush()
     assert reader.stdout.readline() == "one\n"
+    writer.send_signal(number)
+    assert writer.wait(TIMEOUT_S) == 0
+    output, errors = writer.communicate()
+    assert output.startswith(f"1 record to {topic} in ")
+    assert errors == ""
+    reader.terminate()
+    assert reader.communicate(timeout=TIMEOUT_S)[0] == ""
+
+
+def test_ctrl_c_before_anything_was_written_is_no_success(our_shell: Shell, fresh_name: Callable[[], str]) -> None:
+    writer = start("produce", fresh_name(), "--broker", our_shell.kafka)
+    assert writer.stdin is not None
+    assert writer.stderr is not None
+    writer.stdin.write("no whole line")
+    writer.stdin.flush()
+    assert "created topic" in writer.stderr.readline()
     writer.send_signal(signal.SIGINT)
     assert writer.wait(TIMEOUT_S) == 1
-    assert writer.stderr is not None
-    assert writer.stderr.read() == "pqbroker: interrupted\n"
+    assert writer.stderr.read().startswith("pqbroker: interrupted")
     writer.communicate()
-    reader.terminate()
-    reader.communicate(timeout=TIMEOUT_S)
 
 
 def test_ctrl_c_ends_writing_to_a_broker_that_has_gone() -> None:
@@ -252,7 +270,9 @@ def test_ctrl_c_ends_writing_to_a_broker_that_has_gone() -> None:
         assert writer.stderr is not None
         assert f"no broker answers at {running.kafka} (" in writer.stderr.readline()
         writer.send_signal(signal.SIGINT)
-        assert writer.communicate(timeout=TIMEOUT_S)[1] == "pqbroker: interrupted\n"
+        told = "pqbroker: interrupted; records written: 1, more perhaps\n"
+        assert writer.communicate(timeout=TIMEOUT_S)[1] == told
+        assert writer.returncode == 1
 
 
 def test_who_writes_or_follows_is_told_that_the_broker_has_gone_and_goes_on_when_it_is_back() -> None:
@@ -473,3 +493,21 @@ def test_serving_imports_none_of_the_commands_libraries() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("ordres", "orders"), ("order", "orders"), ("Orders", "orders"), ("orders_eu", "orders-eu"),
+        ("t2", ""), ("orders-2", ""), ("orders2026", ""), ("zebra", ""), ("ab", ""), ("shop.orders.archive", ""),
+    ],
+)  # fmt: skip
+def test_a_name_is_suggested_for_one_mistyped_alone(typed: str, found: str) -> None:
+    known = ["t", "t1", "orders", "orders-1", "orders-eu", "a", "shop.orders"]
+    assert near_name(typed, known) == (f"did you mean {found}?" if found else "")
+
+
+def test_the_options_that_are_most_alike_are_suggested_alone() -> None:
+    known = ["retention.ms", "retention.bytes", "local.retention.ms", "max.message.bytes"]
+    assert near("retenton.ms", known) == "did you mean retention.ms?"
+    assert near("zebra", known) == ""

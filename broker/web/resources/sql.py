@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 JSON = "application/json"
 CONTENT_TYPES = {"json": "application/x-ndjson", "csv": "text/csv", "arrow": ARROW_STREAM}
 """Content types by `format`."""
+_LIKENESS_MIN = 0.8
+"""Likeness of a name that is suggested in place of one that is missing."""
 _NEAR_AMONG = 300
 """Names that one of no topic is compared with: more would take the loop too long."""
 _STATUSES = {
@@ -89,7 +91,7 @@ class CallersTargets:
                 raise
             names = islice(call.node.cell.current.topics.names(or_static=True), _NEAR_AMONG)
             known = [each.record.name for each in every_topic(call, AclOperation.DESCRIBE, names, or_static=True)]
-            near = get_close_matches(name, known, 1)
+            near = get_close_matches(name, known, 1, _LIKENESS_MIN)
             raise unknown_topic(name, f"; did you mean {near[0]!r}?" if near else "") from None
 
     def sorted_table(self, name: str) -> "SortedTable":
@@ -111,7 +113,7 @@ async def _explained(asked: Query) -> AsyncGenerator[bytes, None]:
                 pass
     except QueryRefused as refusal:
         raise _problem(refusal) from None
-    yield json.dumps(asked.explanation, ensure_ascii=False).encode()
+    yield (json.dumps(asked.explanation, ensure_ascii=False) + "\n").encode()
 
 
 async def _answered(asked: Query, format_: str, targets: CallersTargets) -> AsyncGenerator[bytes, None]:
