@@ -23,6 +23,12 @@ def command_help(path: str, command: Command) -> str:
     return "\n\n".join(parts)
 
 
+def options_help(path: str, text: str, options: Iterable[tuple[str, str]], example: str) -> str:
+    """The help of a command that has nothing but options, each with its text."""
+    parts = [f"usage: {path} [OPTION]...", *_paragraphs(text), *_section("options", [*options, _HELP])]
+    return "\n\n".join([*parts, f"example:\n{_INDENT}{example}"])
+
+
 def list_help(
     path: str, text: str, commands: Iterable[tuple[str, str]], options: Iterable[tuple[str, str]] = ()
 ) -> str:

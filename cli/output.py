@@ -5,6 +5,7 @@ The output is UTF-8, whatever the locale says, and is written at once: a full di
 
 import json
 import os
+import re
 import shutil
 import sys
 import unicodedata
@@ -15,6 +16,9 @@ from pqbroker.cli.refusals import CommandError, OutputClosed
 GAP = "  "
 CELL_WIDTH_MIN = 8
 """Columns that a cell of text keeps when a table is made to fit a terminal."""
+_ENDS = ",;:/._-"
+"""Characters behind which a word may be broken."""
+_WORDS, _PARTS = re.compile(r"[^ ]+"), re.compile(r"[^ ,;:/._-]*[ ,;:/._-]|[^ ,;:/._-]+")
 _BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 
@@ -55,7 +59,11 @@ def table_lines(
     cells = [[_cell(value) for value in row] for row in filled]
     widths = [max(map(display_width, (name, *(row[at] for row in cells)))) for at, name in enumerate(columns)]
     if width is not None:
-        widths = _fitted(widths, [display_width(name) for name in columns], is_number, width)
+        for pieces in (_WORDS, _PARTS, None):  # whole words if the width allows that, else parts of them, else letters
+            least = [max(CELL_WIDTH_MIN, *map(display_width, columns[at : at + 1])) for at in range(len(columns))]
+            if pieces is not None:
+                least = [max(least[at], *(_longest(pieces, row[at]) for row in cells), 0) for at in range(len(columns))]
+            widths = _fitted(widths, least, is_number, width)
     header = _line([*columns], widths, is_number)
     rule = "─" * (sum(widths) + len(GAP) * (len(widths) - 1))
     lines = [f"{_BOLD}{header}{_PLAIN}", f"{_DIM}{rule}{_PLAIN}"] if coloured else [header, rule]
@@ -106,12 +114,16 @@ def _cell(value: object) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
+def _longest(pieces: re.Pattern[str], text: str) -> int:
+    return max(map(display_width, pieces.findall(text)), default=0)
+
+
 def _fitted(widths: list[int], least: list[int], is_number: list[bool], width: int) -> list[int]:
     """The widest columns of text give way until all fit, as far as they can."""
     fitted = list(widths)
     texts = [at for at, number in enumerate(is_number) if not number]
     while sum(fitted) + len(GAP) * (len(fitted) - 1) > width:
-        shrinkable = [at for at in texts if fitted[at] > max(least[at], CELL_WIDTH_MIN)]
+        shrinkable = [at for at in texts if fitted[at] > least[at]]
         if not shrinkable:
             break
         fitted[max(shrinkable, key=lambda at: fitted[at])] -= 1
@@ -119,14 +131,15 @@ def _fitted(widths: list[int], least: list[int], is_number: list[bool], width: i
 
 
 def _fold(text: str, width: int) -> list[str]:
-    """The text in pieces of a width, broken behind a space where there is one."""
+    """The text in pieces of a width, broken behind a space where there is one, else behind a part of a word."""
     pieces: list[str] = []
     while display_width(text) > width:
         cut = len(text)
         while display_width(text[:cut]) > width:
             cut -= 1
         space = text.rfind(" ", 1, cut + 1)
-        cut = space if space > 0 else max(cut, 1)
+        parts = [found.end() for found in _PARTS.finditer(text, 0, cut) if found.end() < cut or text[cut - 1] in _ENDS]
+        cut = space if space > 0 else parts[-1] if parts else max(cut, 1)
         pieces.append(text[:cut])
         text = text[cut:].lstrip(" ")
     return [*pieces, text]

@@ -21,6 +21,7 @@ from pqbroker.pipeline.requirements import check_java, check_pyspark, find_jars
 
 FAILED = 1
 _CONNECT_TIMEOUT_S = 5.0
+_STOPPED_EARLY = "stopped by a signal while Spark was starting; nothing was read or written"
 COMMANDS: dict[str, tuple[ModuleType, str, str]] = {
     "land": (land, "copy a topic into a directory of Parquet, each row once", "events --to ./lake --once"),
     "snapshot": (snapshot, "keep the latest value of each key of a topic as a table", "users --to ./users --once"),
@@ -85,12 +86,19 @@ def _perform(work: Work, pulse: Pulse, stopping: threading.Event, command: str) 
     from pqbroker.pipeline.session import start_session
 
     try:
-        spark = start_session(f"pqbroker-pipeline {command}", master="local[*]", options=_SPARK)
+        try:
+            spark = start_session(f"pqbroker-pipeline {command}", master="local[*]", options=_SPARK)
+        except JobError as error:
+            if stopping.is_set():  # a signal for the whole group of processes ended Java too
+                raise JobError(_STOPPED_EARLY) from error
+            raise
         try:
             _stop_on_signals(stopping)  # Spark has set its own
             if not stopping.is_set():
                 pulse.wait_for(work.waits_for)
                 work.perform(spark, pulse.say, stopping)
+            else:
+                pulse.say(_STOPPED_EARLY)
         finally:
             spark.stop()
     except (Py4JNetworkError, ConnectionError) as error:

@@ -47,6 +47,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_ABOUT = (
+    "Run a broker on a data directory.\n\n"
+    "It prints a line that begins with `ready` when it serves, and logs to standard error. SIGTERM and Ctrl-C stop it: "
+    "requests are finished, and everything is written."
+)
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _SWITCH_INTERVAL_S = 0.001
 """Seconds that the loop waits at most for each thread that stands before it for the interpreter lock. Against Python's
@@ -68,29 +73,36 @@ class WrongSettings(ServeError):
 
 def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Declare the command and its options; the last of a repeated option wins, --set adds up."""
-    parser = commands.add_parser("serve", help="serve a data directory", description="Serve a data directory.")
+    about = _ABOUT.partition("\n")[0]
+    parser = commands.add_parser("serve", help=about, description=_ABOUT, allow_abbrev=False)
     parser.add_argument(
         "--kafka", metavar="[NAME://]HOST:PORT",
-        help=f"Kafka address ({KAFKA}); several with commas, each with its name in advertised.listeners; before "
-        f"{LISTEN_KAFKA} and the setting listeners",
+        help="Kafka address; several with commas, each with its name in advertised.listeners. Without it: "
+        f"{LISTEN_KAFKA}, the setting listeners, or {KAFKA}.",
     )  # fmt: skip
     parser.add_argument(
         "--http", metavar="[https://]HOST:PORT",
-        help=f"/health, /metrics ({HTTP}); https:// serves them under TLS; before {LISTEN_HTTP}",
+        help="HTTP address, for /health, /metrics, the console and all that is not Kafka's; https:// serves under TLS. "
+        f"Without it: {LISTEN_HTTP}, or {HTTP}.",
     )  # fmt: skip
     parser.add_argument(
         "--data", metavar="DIR",
-        help=f"directory ({DATA}); :memory: for none; before {DATA_DIR} and the setting log.dirs",
+        help=f"Directory of the data; {MEMORY} serves from memory. Without it: {DATA_DIR}, the setting log.dirs, or "
+        f"{DATA}.",
     )  # fmt: skip
-    parser.add_argument("--config", metavar="FILE", type=Path, help="settings, in the form of Kafka's .properties")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="Settings, in the form of Kafka's .properties.")
     parser.add_argument(
-        "--set", metavar="NAME=VALUE", action="append", default=[], dest="assignments", help="one setting; repeatable"
-    )
+        "--set", metavar="NAME=VALUE", action="append", default=[], dest="assignments",
+        help="Setting that wins over the environment and the file; repeatable.",
+    )  # fmt: skip
     parser.add_argument(
         "--user", metavar="NAME",
-        help=f"make this super user unless it exists; its password is in {PASSWORD} or {PASSWORD_FILE}, or typed",
+        help=f"Super user to make unless it exists; its password is in {PASSWORD} or {PASSWORD_FILE}, or typed.",
     )  # fmt: skip
-    parser.add_argument("--log-level", choices=LOG_LEVELS, default="info", help="least level logged (%(default)s)")
+    parser.add_argument(
+        "--log-level", choices=LOG_LEVELS, default="info", metavar="|".join(LOG_LEVELS),
+        help="Least level that is logged. Default: info.",
+    )  # fmt: skip
     parser.set_defaults(run=run)
 
 

@@ -102,7 +102,8 @@ def consume(
     """Print the records of topics, up to their current end.
 
     A template has the fields topic, partition, offset, timestamp (milliseconds), time, key, value and headers in
-    braces, and \\n and \\t. Filters (--grep, --where) choose among the records that the other options name.
+    braces, and \\n and \\t. A field may have a width: {key:<20} is aligned left, {key:>20} right, {key:^20} in the
+    middle. Filters (--grep, --where) choose among the records that the other options name.
     """
     given = {"--until": until, "--last": last, "--partition": partition, "--follow": follow or None, "--limit": limit}
     _check_together(given, start, group)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
+from pqbroker.cli.output import display_width
 from pqbroker.cli.refusals import WrongInput
 from pqbroker.protocol.record_json import show_record
 
@@ -33,7 +34,7 @@ def parse_form(text: str) -> Form:
     if not _FIELD.search(text):
         raise WrongInput(
             f"--format {text!r} is not one of {', '.join(_NAMED)}, nor a template with fields "
-            f"({', '.join(f'{{{name}}}' for name in _FIELDS)})"
+            f"({', '.join(f'{{{name}}}' for name in _FIELDS)}; {{key:>10}} is 10 wide, aligned right)"
         )
     return _template(text)
 
@@ -45,10 +46,29 @@ def _template(text: str) -> Form:
         if found[1] not in _FIELDS:
             fields = ", ".join(f"{{{name}}}" for name in _FIELDS)
             raise WrongInput(f"--format has no field {found[0]}; it has {fields}")
-        pieces += [_literal(text[position : found.start()]), _FIELDS[found[1]]]
+        field = _FIELDS[found[1]]
+        pieces += [_literal(text[position : found.start()]), _padded(field, found) if found["width"] else field]
         position = found.end()
     pieces.append(_literal(text[position:]))
     return lambda record: b"".join(piece(record) for piece in pieces)
+
+
+def _padded(field: Form, found: re.Match[str]) -> Form:
+    """The field, filled up to the width that a template gives, in characters; a longer one stays whole. WrongInput."""
+    width = int(found["width"])
+    if width > _WIDTH_MAX:
+        raise WrongInput(f"--format has the width {width} in {found[0]}; the most allowed is {_WIDTH_MAX}")
+    is_filled_with_zeros = found["width"].startswith("0")
+    fill = found["fill"] or ("0" if is_filled_with_zeros else " ")
+    align = found["align"] or (">" if is_filled_with_zeros or found[1] in _NUMBERS else "<")
+
+    def padded(record: ReadRecord) -> bytes:
+        data = field(record)
+        lacking = max(0, width - display_width(data.decode(errors="replace")))
+        left = {"<": 0, ">": lacking, "^": lacking // 2}[align]
+        return fill.encode() * left + data + fill.encode() * (lacking - left)
+
+    return padded
 
 
 def _literal(text: str) -> Form:
@@ -74,7 +94,9 @@ def _headers(record: ReadRecord) -> bytes:
     return b",".join(name.encode() + b"=" + (value or b"") for name, value in record.headers)
 
 
-_FIELD = re.compile(r"\{(\w+)\}")
+_FIELD = re.compile(r"\{(\w+)(?::(?:(?P<fill>[^{}])(?=[<>^]))?(?P<align>[<>^])?(?P<width>[0-9]{1,9}))?\}")
+_WIDTH_MAX = 1000
+_NUMBERS = frozenset(("partition", "offset", "timestamp"))
 _ESCAPE = re.compile(r"\\([nrt0\\])")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\"}
 _FIELDS: dict[str, Form] = {

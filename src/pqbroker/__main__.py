@@ -5,8 +5,10 @@
 
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 FAILED, WRONG = 1, 2
+_SERVE, _SERVE_EXAMPLE = "pqbroker serve", "pqbroker serve --data ./data"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,8 +38,20 @@ def _serve(arguments: Sequence[str]) -> int:
 
     from pqbroker.broker.node.serve import ServeError, WrongSettings, add_serve
 
-    parser = argparse.ArgumentParser(prog="pqbroker")
-    add_serve(parser.add_subparsers(metavar="COMMAND", required=True))
+    class ServeParser(argparse.ArgumentParser):
+        """Writes its help and its refusals in the form of the other commands."""
+
+        def format_help(self) -> str:
+            from pqbroker.cli.help_text import options_help
+
+            shown = [(" ".join([*one.option_strings, str(one.metavar)]), str(one.help)) for one in self._actions[1:]]
+            return options_help(_SERVE, self.description or "", shown, _SERVE_EXAMPLE) + "\n"
+
+        def error(self, message: str) -> NoReturn:
+            self.exit(WRONG, f"pqbroker: {message}\nusage: {_SERVE} [OPTION]...\nexample: {_SERVE_EXAMPLE}\n")
+
+    parser = ServeParser(prog="pqbroker", allow_abbrev=False)
+    add_serve(parser.add_subparsers(metavar="COMMAND", required=True, parser_class=ServeParser))
     options = parser.parse_args(arguments)
     try:
         status: int = options.run(options)

@@ -252,3 +252,19 @@ def test_a_template_names_the_parts_of_a_line(our_shell: Shell, fresh_name: Call
     form = r"{topic}/{partition}/{offset}\t{key}={value} {headers} {{"
     assert our_shell("consume", topic, "--format", form).output == f"{topic}/0/0\tk=v h=1 {{{{\n"
     assert our_shell("consume", topic, "--format", "key-value").output == "k\tv\n"
+
+
+def test_a_field_of_a_template_may_have_a_width(
+    our_shell: Shell, fresh_name: Callable[[], str], tmp_path: Path
+) -> None:
+    topic, lines = fresh_name(), tmp_path / "lines"
+    lines.write_bytes("ab:é\n".encode() + b"toolong:v\n")
+    assert our_shell("produce", topic, "-f", str(lines), "-k", ":", "--partition", "0").status == 0
+    for form, shown in (
+        ("{key:>4}|{value}", "  ab|é\ntoolong|v\n"), ("{key:4}|", "ab  |\ntoolong|\n"),
+        ("{key:*^5}{offset:3}", "*ab**  0\ntoolong  1\n"), ("{offset:03}", "000\n001\n"),
+        ("{value:>3}", "  é\n  v\n"), (r"{key}\n", "ab\n\ntoolong\n\n"),
+    ):  # fmt: skip
+        assert our_shell("consume", topic, "--format", form).output == shown
+    said = our_shell("consume", topic, "--format", "{key:1001}")
+    assert (said.status, "the most allowed is 1000" in said.errors) == (2, True)

@@ -511,3 +511,22 @@ def test_the_options_that_are_most_alike_are_suggested_alone() -> None:
     known = ["retention.ms", "retention.bytes", "local.retention.ms", "max.message.bytes"]
     assert near("retenton.ms", known) == "did you mean retention.ms?"
     assert near("zebra", known) == ""
+
+
+def test_serve_explains_and_refuses_in_the_form_of_the_others(
+    our_shell: Shell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        our_shell.raw("serve", "--help")
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("usage: pqbroker serve [OPTION]...\n\nRun a broker on a data directory.\n")
+    assert "\n  --data DIR                    Directory of the data; " in shown
+    assert shown.endswith("example:\n  pqbroker serve --data ./data\n")
+    assert max(map(len, shown.splitlines())) <= 80
+    with pytest.raises(SystemExit) as ended:
+        our_shell.raw("serve", "--dat", "x")
+    assert ended.value.code == 2
+    refused = capsys.readouterr().err.splitlines()
+    assert refused[0].startswith("pqbroker: unrecognized arguments: --dat")
+    assert refused[1:] == ["usage: pqbroker serve [OPTION]...", "example: pqbroker serve --data ./data"]

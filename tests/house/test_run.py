@@ -81,3 +81,23 @@ def test_the_scripts_are_executable_and_plain_sh(name: str) -> None:
     assert os.access(script, os.X_OK)
     assert script.read_text(encoding="utf-8").startswith("#!/bin/sh\n")
     assert subprocess.run(["sh", "-n", str(script)]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "lines"),
+    [("WARNING: Retrying after NewConnectionError\\nERROR: No match", 1), ("ERROR: one\\nERROR: two", 2)],
+)
+def test_a_broken_network_is_named_in_a_line_and_other_failures_as_pip_says(
+    tmp_path: Path, said: str, lines: int
+) -> None:
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\nprintf '{said}\\n' >&2\nexit 1\n", encoding="utf-8")
+    python.chmod(0o755)
+    (tmp_path / "pyproject.toml").touch()
+    script = f"set -eu; . {ROOT}/run; set_up {tmp_path} installed"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
+    _, *told = done.stderr.splitlines()
+    assert (done.returncode, len(told)) == (1, lines), done.stderr
+    assert lines > 1 or told[0].startswith("cannot install pqbroker: the package index does not answer;")
+    assert not (tmp_path / ".venv" / "installed").exists()

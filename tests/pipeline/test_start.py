@@ -2,13 +2,16 @@
 
 import os
 import resource
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pqbroker.pipeline.__main__ import COMMANDS, main
+from pqbroker.pipeline.requirements import SparkUnavailableError
 from tests.support.serving import served
 
 FIRST_LINE_WITHIN_CPU_S = 2.0
@@ -99,3 +102,38 @@ def test_the_first_line_comes_before_anything_slow(job: str, tmp_path: Path) -> 
     assert "no broker at" in process.communicate()[1]
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert ended.ru_utime - begun.ru_utime + ended.ru_stime - begun.ru_stime < FIRST_LINE_WITHIN_CPU_S
+
+
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    """Give back the handlers that a job sets."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("java_ended", [True, False])
+@pytest.mark.usefixtures("own_signals")
+def test_a_signal_while_spark_starts_is_named_as_such(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], java_ended: bool
+) -> None:
+    """Ctrl-C goes to the whole group of processes: Java ends, and that is no fault of its version."""
+
+    class Session:
+        def stop(self) -> None:
+            """Nothing runs."""
+
+    def start(*_: object, **__: object) -> Session:
+        os.kill(os.getpid(), signal.SIGTERM)
+        if java_ended:
+            raise SparkUnavailableError("Spark's Java process ended at its start\nit needs Java 17 or newer")
+        return Session()
+
+    monkeypatch.setattr("pqbroker.pipeline.session.start_session", start)
+    with served() as broker:
+        status = main(["infer", "events", "--broker", broker.kafka, "--quiet"])
+    said = capsys.readouterr().err
+    assert status == (1 if java_ended else 0)
+    assert "stopped by a signal while Spark was starting; nothing was read or written" in said
+    assert "Java 17" not in said

@@ -44,3 +44,12 @@ async def test_a_short_answer_and_metrics(web: Web) -> None:
     headers, body = await fetch(web, "/metrics", "gzip")
     assert headers["Content-Encoding"] == "gzip"
     assert b"pqbroker_connections" in gzip.decompress(body)
+
+
+_PATHS = ("/health", "/ready", "/v1/topics", "/v1/topics/none", "/nowhere", "/v1/topics?limit=x")
+
+
+@pytest.mark.parametrize("path", _PATHS)
+async def test_an_answer_ends_with_a_newline(web: Web, path: str) -> None:
+    _, body = await fetch(web, path, "")
+    assert body.endswith(b"}\n")
