@@ -22,6 +22,8 @@ from pqbroker.pipeline.requirements import check_java, check_pyspark, find_jars
 FAILED = 1
 _CONNECT_TIMEOUT_S = 5.0
 _STOPPED_EARLY = "stopped by a signal while Spark was starting; nothing was read or written"
+_LOG_SETTINGS = Path(__file__).absolute().with_name("log4j2.properties").as_uri()
+"""A URI: Java options with a space, as in a path, would be two."""
 COMMANDS: dict[str, tuple[ModuleType, str, str]] = {
     "land": (land, "copy a topic into a directory of Parquet, each row once", "events --to ./lake --once"),
     "snapshot": (snapshot, "keep the latest value of each key of a topic as a table", "users --to ./users --once"),
@@ -71,8 +73,16 @@ def _run(work: Work, pulse: Pulse, command: str) -> int:
     work.check()
     for broker in work.brokers:
         _check_broker(broker)
+    if not work.needs_spark:
+        pulse.wait_for(work.waits_for)
+        work.perform(None, pulse.say, threading.Event())
+        return 0
     check_pyspark()
     check_java()
+    if work.topics:
+        from pqbroker.pipeline.looking import check_topics
+
+        check_topics(work.brokers[0], work.topics)
     source = "" if find_jars() else ", which downloads the jars of its Kafka source"
     stopping = threading.Event()
     _stop_on_signals(stopping, may_break=False)  # into the start: Spark's Java process would be left behind
@@ -108,7 +118,7 @@ def _perform(work: Work, pulse: Pulse, stopping: threading.Event, command: str) 
 
 _SPARK = {
     # Errors end the job and are printed once, in a line.
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",

@@ -1,72 +1,60 @@
-"""The job `infer`: a schema for `land --schema` from the newest records of a topic."""
+"""The job `infer`: a schema for `land --schema` from the newest records of a topic. It needs no Spark."""
 
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, count, lit
-from pyspark.sql.types import StructField, StructType
-
-from pqbroker.pipeline.admin import Admin, AdminError
-from pqbroker.pipeline.causes import FAILURES, failure
-from pqbroker.pipeline.connection_security import spark_options
 from pqbroker.pipeline.errors import JobError
-from pqbroker.pipeline.streams import find_topic
+from pqbroker.pipeline.json_types import FIELDS_MAX, Fields, TooManyFields, merged, schema_sql, type_of
+from pqbroker.pipeline.looking import newest_values
 
-_UNPARSED = "_corrupt_record"
+_DEPTH_MAX = 100
+"""Levels of a value; one with more is no JSON here."""
 
 
-def infer(spark: SparkSession, broker: str, topic: str, sample: int, say: Callable[[str], None]) -> str:
+def infer(broker: str, topic: str, sample: int, say: Callable[[str], None]) -> str:
     """The schema in SQL; a field that every object has is NOT NULL. JobError without objects in the sample."""
+    values = newest_values(broker, topic, sample)
+    objects, found = 0, Fields()
     try:
-        return _infer(spark, _sample(spark, broker, topic, sample), topic, say)
-    except FAILURES as error:
-        raise failure(error, topic, broker) from None
+        for value in values:
+            one = _object_type(value)
+            if one is not None:
+                objects += 1
+                both = merged(found, one)
+                assert isinstance(both, Fields), "two objects are an object"
+                found = both
+    except TooManyFields:
+        raise JobError(
+            f"values of topic {topic} have more than {FIELDS_MAX:,} different fields: names of fields are data there; "
+            "write a schema by hand, with a MAP"
+        ) from None
+    schema = schema_sql(found, objects)
+    if not schema:
+        raise JobError(f"topic {topic} has no JSON objects among its newest {len(values):,} records")
+    say(f"{objects:,} of the {len(values):,} newest values are JSON objects")
+    return schema
 
 
-def _sample(spark: SparkSession, broker: str, topic: str, sample: int) -> DataFrame:
-    """The newest records, as many of each partition."""
-    with Admin(spark, broker) as admin:
-        find_topic(admin, topic, broker)
-        try:
-            ends = admin.ends(topic, is_committed=True)
-        except AdminError as error:
-            raise JobError(f"the broker at {broker}: {error}") from error
-    each = -(-sample // len(ends))
-    source = {
-        "kafka.bootstrap.servers": broker,
-        "kafka.isolation.level": "read_committed",
-        "subscribe": topic,
-        "startingOffsets": json.dumps({topic: {number: max(0, end - each) for number, end in ends.items()}}),
-        "endingOffsets": json.dumps({topic: ends}),
-        "failOnDataLoss": "false",
-        **spark_options(),
-    }
-    return spark.read.format("kafka").options(**source).load()
-
-
-def _infer(spark: SparkSession, records: DataFrame, topic: str, say: Callable[[str], None]) -> str:
-    texts = records.where("value IS NOT NULL").selectExpr("CAST(value AS STRING) AS text").rdd.map(_text).cache()
-    parsed = spark.read.json(texts).cache()
+def _object_type(value: bytes) -> Fields | None:
+    """Return the type of a value that is one JSON object; None for others."""
     try:
-        fields = [field for field in parsed.schema.fields if field.name != _UNPARSED]
-        present = (count(col(f"`{field.name}`")) for field in parsed.schema.fields)
-        counts = parsed.select(count(lit(1)), *present).first()
-    finally:
-        parsed.unpersist()
-        texts.unpersist()
-    assert counts is not None, "an aggregate has a row"
-    rows = counts[0]
-    found = dict(zip((field.name for field in parsed.schema.fields), counts[1:], strict=True))
-    objects = rows - found.get(_UNPARSED, 0)
-    if not fields or not objects:
-        raise JobError(f"topic {topic} has no JSON objects among its newest {rows:,} records")
-    say(f"{objects:,} of the {rows:,} newest values are JSON objects")
-    schema = [StructField(field.name, field.dataType, found[field.name] < objects) for field in fields]
-    jvm: Any = spark.sparkContext._jvm
-    return str(jvm.org.apache.spark.sql.types.DataType.fromJson(StructType(schema).json()).toDDL())
+        document = json.loads(value.decode())
+        if not isinstance(document, dict) or _is_deep([document]):
+            return None
+    except (ValueError, RecursionError):
+        return None
+    found = type_of(document)
+    assert isinstance(found, Fields), "an object has fields"
+    return found
 
 
-def _text(row: Any) -> str:
-    return str(row["text"])
+def _is_deep(level: Sequence[object]) -> bool:
+    for _ in range(_DEPTH_MAX):
+        level = [
+            inner
+            for one in level
+            for inner in (one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
+        ]
+        if not level:
+            return False
+    return True

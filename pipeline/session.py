@@ -32,7 +32,7 @@ def start_session(
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.Builder().appName(application)
     if found:
-        builder = builder.config("spark.jars", ",".join(str(path) for path in found))
+        builder = builder.config("spark.jars", ",".join(path.as_uri() for path in found))
     else:
         builder = builder.config("spark.jars.packages", KAFKA_PACKAGE)
     if master is not None:

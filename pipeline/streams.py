@@ -18,11 +18,11 @@ from pqbroker.pipeline.causes import FAILURES, failure
 from pqbroker.pipeline.connection_security import spark_options
 from pqbroker.pipeline.errors import JobError
 from pqbroker.pipeline.progress import Watch
+from pqbroker.pipeline.topics_shown import shown_topics
 
 _LOOK_EVERY_S = 1
 _STOP_TIMEOUT_S = 5
 _LAST_REPORT_TIMEOUT_S = 15
-_NAMED_TOPICS_MAX = 10
 
 
 class Reading(Protocol):
@@ -95,7 +95,7 @@ def find_topic(admin: Admin, topic: str, broker: str) -> str:
     try:
         topic_id = admin.topic_id(topic)
         if topic_id is None:
-            raise JobError(f"no topic {topic} at {broker}; {_there(admin.topics())}")
+            raise JobError(f"no topic {topic} at {broker}; {shown_topics(admin.topics())}")
     except AdminError as error:
         raise JobError(f"the broker at {broker}: {error}") from error
     return topic_id
@@ -161,10 +161,3 @@ def _stop(query: StreamingQuery) -> bool:
             raise
         return False
     return True
-
-
-def _there(topics: list[str]) -> str:
-    if not topics:
-        return "there are no topics yet"
-    more = ", …" if len(topics) > _NAMED_TOPICS_MAX else ""
-    return f"there are {', '.join(topics[:_NAMED_TOPICS_MAX])}{more}"

@@ -2,12 +2,8 @@
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pqbroker.pipeline.commands.parsing import Options, Parser, Work, add_broker, count
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def declare(one: Parser) -> None:
@@ -20,10 +16,11 @@ def declare(one: Parser) -> None:
 def plan(parser: Parser, options: Options) -> Work:
     """The job. The schema alone goes to standard output."""
 
-    def perform(spark: "SparkSession", say: Callable[[str], None], stopping: threading.Event) -> None:
+    def perform(spark: None, say: Callable[[str], None], stopping: threading.Event) -> None:
         from pqbroker.pipeline.infer import infer
 
-        print(infer(spark, options.broker, options.topic, options.sample, say), flush=True)
+        print(infer(options.broker, options.topic, options.sample, say), flush=True)
 
     title = f"a schema from topic {options.topic}"
-    return Work(title, (options.broker,), lambda: None, perform, f"reading a sample of {options.topic}")
+    waits_for = f"reading a sample of {options.topic}"
+    return Work(title, (options.broker,), lambda: None, perform, waits_for, needs_spark=False)

@@ -59,7 +59,8 @@ def plan(parser: Parser, options: Options) -> Work:
 
     names = ", ".join(options.topics)
     title = f"{'topic' if is_one else 'topics'} {names} into {options.to}"
-    return Work(title, (options.broker,), check, perform, f"waiting for the first batch of {names}")
+    named = tuple(topic for topic in options.topics if not is_pattern(topic))
+    return Work(title, (options.broker,), check, perform, f"waiting for the first batch of {names}", named)
 
 
 def _landing(topic: str, options: Options) -> Landing:

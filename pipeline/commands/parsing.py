@@ -46,6 +46,10 @@ class Work:
     """Called with the SparkSession, what takes a line for people, and the event that asks the job to stop."""
     waits_for: str
     """Text of what is awaited first, once Spark runs."""
+    topics: tuple[str, ...] = ()
+    """Topics that have to exist at the first broker."""
+    needs_spark: bool = True
+    """False: `perform` gets None for the session."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,4 +30,5 @@ def relay_work(copying: Copying) -> Work:
     elsewhere = "" if copying.target_broker == copying.broker else f" at {copying.target_broker}"
     title = f"topic {copying.topic} into topic {copying.target}{elsewhere}"
     brokers = tuple(dict.fromkeys((copying.broker, copying.target_broker)))
-    return Work(title, brokers, check, perform, f"waiting for the first batch of {copying.topic}")
+    waits_for = f"waiting for the first batch of {copying.topic}"
+    return Work(title, brokers, check, perform, waits_for, (copying.topic,))

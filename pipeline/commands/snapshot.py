@@ -57,4 +57,5 @@ def plan(parser: Parser, options: Options) -> Work:
         snapshot(spark, snapshotting, say, stopping)
 
     title = f"latest values of topic {options.topic} into {options.to}"
-    return Work(title, (options.broker,), check, perform, f"waiting for the first batch of {options.topic}")
+    waits_for = f"waiting for the first batch of {options.topic}"
+    return Work(title, (options.broker,), check, perform, waits_for, (options.topic,))

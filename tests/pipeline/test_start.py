@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from pqbroker import pipeline
 from pqbroker.pipeline.__main__ import COMMANDS, main
 from pqbroker.pipeline.requirements import SparkUnavailableError
+from pqbroker.testing import memory_broker
 from tests.support.serving import served
 
 FIRST_LINE_WITHIN_CPU_S = 2.0
@@ -116,7 +118,7 @@ def own_signals() -> Iterator[None]:
 @pytest.mark.parametrize("java_ended", [True, False])
 @pytest.mark.usefixtures("own_signals")
 def test_a_signal_while_spark_starts_is_named_as_such(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], java_ended: bool
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, java_ended: bool
 ) -> None:
     """Ctrl-C goes to the whole group of processes: Java ends, and that is no fault of its version."""
 
@@ -131,9 +133,24 @@ def test_a_signal_while_spark_starts_is_named_as_such(
         return Session()
 
     monkeypatch.setattr("pqbroker.pipeline.session.start_session", start)
-    with served() as broker:
-        status = main(["infer", "events", "--broker", broker.kafka, "--quiet"])
+    with memory_broker() as broker:
+        broker.create_topic("events")
+        status = main(["land", "events", "--to", str(tmp_path), "--broker", broker.kafka, "--quiet"])
     said = capsys.readouterr().err
     assert status == (1 if java_ended else 0)
     assert "stopped by a signal while Spark was starting; nothing was read or written" in said
     assert "Java 17" not in said
+
+
+def test_java_s_options_are_whole_in_a_directory_with_a_space(tmp_path: Path) -> None:
+    """A clone in `My Projects` started a Java whose main class was the second half of that path."""
+    place = tmp_path / "My Projects"
+    place.mkdir()
+    (place / "src").symlink_to(Path(pipeline.__file__).parents[2])
+    script = "from pqbroker.pipeline import __main__ as m; print(m._SPARK['spark.driver.extraJavaOptions'])"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], env=os.environ | {"PYTHONPATH": str(place / "src")},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    (option,) = done.stdout.split()
+    assert option.endswith("/My%20Projects/src/pqbroker/pipeline/log4j2.properties")
