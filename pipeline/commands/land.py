@@ -15,9 +15,10 @@ from pqbroker.pipeline.commands.parsing import (
     check_values,
     count,
     directory,
+    top_names,
 )
 from pqbroker.pipeline.lakes.lake import LANDED, Lake
-from pqbroker.pipeline.lakes.landing import Landing, is_pattern
+from pqbroker.pipeline.lakes.landing import DATE, KEPT, Landing, is_pattern
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +35,7 @@ def declare(one: Parser) -> None:
     one.add_argument("--from", dest="starting", choices=("earliest", "latest"), default="earliest", help="first offset")
     add_values(one)
     add_reports(one, "land-TOPIC")
+    one.add_argument("--flatten", action="store_true", help="make columns of the schema's fields, not `value`")
     one.add_argument("--by-date", action="store_true", help="put rows into DIR/data/batch=N/date=YYYY-MM-DD")
     one.add_argument("--file-mb", type=count, metavar="MB", help="size of files to aim at; default: one a partition")
 
@@ -41,6 +43,7 @@ def declare(one: Parser) -> None:
 def plan(parser: Parser, options: Options) -> Work:
     """The job."""
     check_values(parser, options)
+    _check_flat(parser, options)
     landings = [_landing(topic, options) for topic in options.topics]
     is_one = len(landings) == 1 and not is_pattern(options.topics[0])
 
@@ -63,11 +66,22 @@ def plan(parser: Parser, options: Options) -> Work:
     return Work(title, (options.broker,), check, perform, f"waiting for the first batch of {names}", named)
 
 
+def _check_flat(parser: Parser, options: Options) -> None:
+    """End the command where a field of the schema has the name of a column that rows have anyway."""
+    if not options.flatten:
+        return
+    if options.schema is None:
+        parser.error("--flatten makes columns of a schema's fields: give --format json and --schema too")
+    taken = {*KEPT, "batch", *([DATE] if options.by_date else [])}
+    if clashing := [name for name in top_names(options.schema) if name.lower() in taken]:
+        parser.error(f"--flatten: the field {clashing[0]} has the name of a column of every row; leave --flatten out")
+
+
 def _landing(topic: str, options: Options) -> Landing:
     group = f"land-{topic}" if options.group is None else options.group
     return Landing(
         topic, options.to, options.broker, group, options.schema, once=options.once,
         interval_s=options.interval, starting_offsets=options.starting, batch_rows_max=options.batch_rows,
-        fail_on_data_loss=not options.allow_loss, by_date=options.by_date, figures=options.metrics,
-        file_bytes=None if options.file_mb is None else options.file_mb << 20,
+        fail_on_data_loss=not options.allow_loss, by_date=options.by_date, is_flat=options.flatten,
+        figures=options.metrics, file_bytes=None if options.file_mb is None else options.file_mb << 20,
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -141,3 +142,15 @@ def count(text: str) -> int:
         if 1 <= value <= _ROWS_MAX:
             return value
     raise argparse.ArgumentTypeError(f"{text} is not a count of at least 1")
+
+
+def top_names(schema: str) -> list[str]:
+    """Return the names of the fields of a schema in SQL, without those within them."""
+    names, depth, at_name = list[str](), 0, True
+    for token in re.findall(r"`(?:[^`]|``)*`|[<>(),]|[^\s<>(),`:]+", schema):
+        if at_name and depth == 0 and token not in "<>(),":
+            names.append(token[1:-1].replace("``", "`") if token.startswith("`") else token)
+        depth += token in ("<", "(")
+        depth -= token in (">", ")")
+        at_name = token == ","
+    return names

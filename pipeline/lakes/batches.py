@@ -12,9 +12,9 @@ from pyspark.sql.types import StructType
 from pqbroker.pipeline.admin import Admin
 from pqbroker.pipeline.lakes.file_sizes import plan_files
 from pqbroker.pipeline.lakes.lake import Batch, Lake
-from pqbroker.pipeline.lakes.landing import Landing
+from pqbroker.pipeline.lakes.landing import DATE, Landing
 from pqbroker.pipeline.lakes.letters import DeadLetters
-from pqbroker.pipeline.lakes.rows import DATE, bad, good, judged, raw, with_date
+from pqbroker.pipeline.lakes.rows import bad, flattened, good, judged, raw, with_date
 from pqbroker.pipeline.progress import Counts
 from pqbroker.pipeline.streams import check_topic, local
 
@@ -43,7 +43,8 @@ class BatchWriter:
         told_apart = judged(records, self._schema).persist()  # else both writes would read and parse the topic
         try:
             self._counts[number] = Counts(letters=self._letters.send(bad(told_apart)))
-            self._land(batch, good(told_apart, self._schema))
+            rows = good(told_apart, self._schema)
+            self._land(batch, flattened(rows) if self._landing.is_flat else rows)
         finally:
             told_apart.unpersist()
 

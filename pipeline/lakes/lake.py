@@ -93,12 +93,13 @@ class Lake:
                 else:
                     left.unlink()
 
-    def claim(self, topic: str, topic_id: str) -> None:
-        """Take the directory for a job on a topic, for good. LakeError when another one has it, or an earlier topic.
+    def claim(self, topic: str, topic_id: str, *, is_flat: bool = False) -> None:
+        """Take the directory for a job on a topic, for good. LakeError when another one has it, or an earlier topic, or
+        one whose rows have other columns (`is_flat`).
 
         Only for the job that owns the directory.
         """
-        mine = {"topic": topic, "id": topic_id, "job": self._kind.job}
+        mine = {"topic": topic, "id": topic_id, "job": self._kind.job, **({"flat": True} if is_flat else {})}
         file = self.directory / "topic.json"
         if not file.exists():
             with self.writing():
@@ -110,6 +111,10 @@ class Lake:
             return
         theirs = {"job": _LAND} | self._read(file)
         if theirs != mine:
+            if {**theirs, "flat": is_flat} == {**mine, "flat": is_flat}:
+                other = "without" if is_flat else "with"
+                cure = "go on so, or name another with --to DIR"
+                raise LakeError(f"{self.directory} holds rows {other} --flatten; {cure}")
             why = f"topic {theirs['topic']} of the job {theirs['job']}"
             if (theirs["topic"], theirs["job"]) == (topic, self._kind.job):
                 why = f"an earlier topic {topic}, which was deleted and made again since"

@@ -29,7 +29,7 @@ def land(spark: SparkSession, landing: Landing, say: Callable[[str], None], stop
     with owned(spark, lake.directory), Admin(spark, landing.broker) as admin:
         lake.clear()
         topic_id = find_topic(admin, landing.topic, landing.broker)
-        lake.claim(landing.topic, topic_id)
+        lake.claim(landing.topic, topic_id, is_flat=landing.is_flat)
         writer = BatchWriter(admin, landing, lake, schema, topic_id)
         figures = None if landing.figures is None else Figures("land", landing.figures, landing.topic)
         reports = Reports(admin, landing, figures, writer.counts, say)

@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+KEPT = ("partition", "offset", "timestamp", "key", "headers")
+"""Columns that every row has of its record, besides the value."""
+DATE = "date"
+"""The column of rows by date."""
 LETTERS = ".dlq"
 """Suffix of the names of topics for dead letters."""
 
@@ -32,5 +36,7 @@ class Landing:
     """Rows of each day in a directory of their own, by the record's timestamp."""
     file_bytes: int | None = None
     """Size that files are aimed at; None leaves Spark one file for each partition of the topic."""
+    is_flat: bool = False
+    """Each field of the schema is a column of its own, in place of the column `value`."""
     figures: Path | None = None
     """File for figures in Prometheus' text form."""

@@ -26,10 +26,7 @@ from pyspark.sql.functions import (
 )
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
-KEPT = ("partition", "offset", "timestamp", "key", "headers")
-"""Columns that every row has of its record, besides the value."""
-DATE = "date"
-"""The column of rows by date."""
+from pqbroker.pipeline.lakes.landing import DATE, KEPT
 
 _UNPARSED = "_pqbroker_unparsed"
 _HEADERS = "array<struct<key:string,value:binary>>"
@@ -61,6 +58,11 @@ def good(judged: DataFrame, schema: StructType) -> DataFrame:
     """Rows for the lake."""
     fields = struct(*(col("tried").getField(field.name).alias(field.name) for field in schema.fields))
     return judged.where("reason IS NULL").select(*KEPT, fields.alias("value"))
+
+
+def flattened(rows: DataFrame) -> DataFrame:
+    """Rows whose value's fields are columns."""
+    return rows.select(*KEPT, "value.*")
 
 
 def good_or_deleted(judged: DataFrame, schema: StructType) -> DataFrame:

@@ -296,3 +296,11 @@ def test_growth_is_seen_by_a_running_job(topics: Topics, lander: Lander, broker:
     lander.run_until(grow)
     lander.run()
     assert lander.rows() == [*expected(10), (2, 0, b"added")]
+
+
+def test_fields_are_columns_where_that_is_asked_for(topics: Topics, lander: Lander) -> None:
+    topics.client.produce(lander.landing.topic, [Message(b'{"id": 1, "name": "one"}'), Message(b'{"id": 2}')])
+    lander.run(schema=SCHEMA, is_flat=True)
+    rows = topics.spark.read.parquet(f"file://{lander.landing.directory / 'data'}")
+    assert set(rows.columns) == {"partition", "offset", "timestamp", "key", "headers", "id", "name", "batch"}
+    assert sorted(tuple(row) for row in rows.select("id", "name").collect()) == [(1, "one"), (2, None)]
