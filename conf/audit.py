@@ -6,8 +6,8 @@ MIB = 1 << 20
 
 FILE = setting(
     "pqbroker.audit.file", Kind.STRING, "",
-    "File of the audit log: a JSON line for each refusal, and for each change that was allowed. Its directory must "
-    "exist. Empty: there is none.",
+    "File of the audit log: a JSON line for each refusal, for each login, and for each change that was allowed. "
+    "Its directory must exist. Empty: there is none.",
 )  # fmt: skip
 EVERYTHING = setting(
     "pqbroker.audit.everything", Kind.BOOLEAN, False,

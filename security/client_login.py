@@ -89,7 +89,7 @@ def login_of(properties: Mapping[str, str]) -> ClientLogin:
 
 
 def _token_login(properties: Mapping[str, str]) -> ClientLogin:
-    """Return the login by a token in a file, as Kafka's clients are told of one (KIP-768). SecurityError."""
+    """Return the login by a token in a file, which properties name as in Kafka's clients (KIP-768). SecurityError."""
     if (text := properties.get(JAAS, "").strip()) and (module := parse_jaas(text).module) != OAUTH_MODULE:
         raise SecurityError(f"{JAAS} has the login module {module}; {OAUTHBEARER} takes {OAUTH_MODULE}")
     parts = urlsplit(properties.get(TOKEN_URL, "").strip())

@@ -125,6 +125,8 @@ class DirectCaller(Generic[N]):
     host: str = ""
 
 
+LOGIN: Final = "LOGIN"
+"""Operation of the audit log's lines of logins."""
 _CHANGES: Final = frozenset((
     AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.ALTER_CONFIGS,
     AclOperation.CLUSTER_ACTION,
@@ -137,6 +139,15 @@ def audit_change(caller: Asker, what: str, on: str, detail: str) -> None:
     audit = caller.node.audit
     if audit is not None:
         audit.tell(AuditFacts(str(caller.principal), caller.host, what, on, is_allowed=True, detail=detail))
+
+
+def audit_login(caller: Asker, on: str, mechanism: str, *, refusal: str | None = None) -> None:
+    """Have the audit log say who logged in where, and by what; `refusal`: why nobody did. A name that was not proved is
+    no principal: it stands in the refusal."""
+    audit = caller.node.audit
+    if audit is not None:
+        who, detail = (caller.principal, mechanism) if refusal is None else (ANONYMOUS, f"{mechanism}: {refusal}")
+        audit.tell(AuditFacts(str(who), caller.host, LOGIN, on, refusal is None, detail))
 
 
 def is_allowed(caller: Asker, operation: AclOperation, resource: AclResource = CLUSTER) -> bool:

@@ -322,7 +322,7 @@ def _every_request(node: WebNode, hosts: Hosts, logins: HttpLogins) -> Any:
         slot_of(request).work()
         try:
             hosts.check(request.method, request.path, request.headers)
-            slot_of(request).principal = await logins.principal(request)
+            await logins.enter(request)
             response = await handler(request)
         except _ANSWERED as error:
             response = _refusal(node, request, error)

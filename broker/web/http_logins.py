@@ -13,12 +13,13 @@ from typing import Final
 
 from aiohttp import web
 
-from pqbroker.broker.ground.access import ANONYMOUS, Principal
+from pqbroker.broker.ground.access import ANONYMOUS, DirectCaller, Principal, audit_login
 from pqbroker.broker.ground.listeners import HTTP_NAME
 from pqbroker.broker.ground.seldom_log import SeldomLog
 from pqbroker.broker.services.logins.bearer_rules import TokenRefused
 from pqbroker.broker.services.logins.listener_logins import is_http_login_required
 from pqbroker.broker.services.logins.password_checks import TooManyChecks
+from pqbroker.broker.services.logins.sasl_login import LoginRefused
 from pqbroker.broker.services.logins.tokens import TOKEN_PREFIX
 from pqbroker.broker.web.console_logins import ConsoleLogin, ConsoleLogins
 from pqbroker.broker.web.door import slot_of
@@ -31,6 +32,10 @@ PAGE_TOKEN: Final = "X-Pqbroker-Page-Token"
 LOGIN_PATH: Final = "/v1/login"
 BASIC: Final = "Basic"
 BEARER: Final = "Bearer"
+CERTIFICATE: Final = "certificate"
+CONSOLE: Final = "console"
+ON_HTTP: Final = "listener HTTP"
+"""Name of the HTTP listener in the audit log."""
 _OPEN: Final = frozenset((*PATHS, "/", LOGIN_PATH))
 _OPEN_FILES: Final = "/console/"
 _CURE: Final = "Log in as a user of the broker (curl: -u NAME), or with a token (Authorization: Bearer TOKEN)."
@@ -53,6 +58,16 @@ class HttpLogins:
     def is_required(self) -> bool:
         """Return True if nobody is served without a login."""
         return is_http_login_required(self._node.settings, self._node.listeners)
+
+    async def enter(self, request: web.Request) -> None:
+        """Have the request's connection know its sender; the audit log says one that is another than before. Problem.
+        """
+        principal, slot = await self.principal(request), slot_of(request)
+        if principal != slot.principal and principal != ANONYMOUS:
+            header = request.headers.get("Authorization", "")
+            mechanism = header.partition(" ")[0].capitalize() or (CONSOLE if COOKIE in request.cookies else CERTIFICATE)
+            audit_login(DirectCaller(self._node, principal, request.remote or ""), ON_HTTP, mechanism)
+        slot.principal = principal
 
     async def principal(self, request: web.Request) -> Principal:
         """Return the sender of a request. Problem 401 where that is not proved, 503 where the broker is too busy."""
@@ -90,7 +105,8 @@ class HttpLogins:
         except TooManyChecks:
             raise self._busy(BASIC) from None
         if not is_right:
-            await self._refuse(request, BASIC, "wrong password or unknown user")
+            refused = LoginRefused("credentials", "wrong password or unknown user", "", name)
+            await self._refuse(request, BASIC, refused)
         slot.work()
 
     async def _by_header(self, request: web.Request, header: str) -> Principal:
@@ -99,14 +115,16 @@ class HttpLogins:
             return Principal("User", await self._user_of_token(request, given.strip()))
         found = _read_basic(given) if scheme.lower() == BASIC.lower() else None
         if found is None:
-            await self._refuse(request, BASIC, "the header Authorization is neither Basic nor Bearer")
+            reason = "the header Authorization is neither Basic nor Bearer"
+            await self._refuse(request, BASIC, LoginRefused("message", reason, ""))
             raise AssertionError("refused")
         await self.check_password(request, *found)
         return Principal("User", found[0])
 
     async def _user_of_token(self, request: web.Request, token: str) -> str:
         """Return the user of a token of this broker's, or of an authorization server's. Problem."""
-        logins, reason = self._node.logins, "unknown, expired or revoked token"
+        logins = self._node.logins
+        refusal = LoginRefused("credentials", "unknown, expired or revoked token", "")
         user = logins.user_of_token(token)
         bearer = logins.bearers.get(HTTP_NAME)
         if user is None and bearer is not None and not token.startswith(TOKEN_PREFIX):
@@ -115,12 +133,12 @@ class HttpLogins:
             try:
                 user = (await bearer.check(token, slot.holder)).name
             except TokenRefused as refused:
-                reason = str(refused)
+                refusal = LoginRefused(refused.kind, str(refused), "")
             except TooManyChecks:
                 raise self._busy(BEARER) from None
             slot.work()
         if user is None:
-            await self._refuse(request, BEARER, reason)
+            await self._refuse(request, BEARER, refusal)
             raise AssertionError("refused")
         return user
 
@@ -129,10 +147,15 @@ class HttpLogins:
         cure = "Try again in a moment, or raise pqbroker.login.checks.max."
         return Problem(503, "TOO_MANY_LOGINS", "too many passwords wait for their check", cure)
 
-    async def _refuse(self, request: web.Request, mechanism: str, reason: str) -> None:
+    async def _refuse(self, request: web.Request, mechanism: str, refused: LoginRefused) -> None:
         settings, slot = self._node.settings, slot_of(request)
-        self._node.metrics.count_login_refusal(mechanism, "credentials")
-        seldom.warning("login over HTTP from %s refused (%s): %s", request.remote, mechanism, reason)
+        self._node.metrics.count_login_refusal(mechanism, refused.kind)
+        seldom.warning(
+            f"login over HTTP from %s refused ({mechanism}, {refused.kind}): %s", request.remote, refused.reason
+        )
+        named = f" (it named the user {refused.name!r})" if refused.name else ""
+        caller = DirectCaller(self._node, host=request.remote or "")
+        audit_login(caller, ON_HTTP, mechanism, refusal=f"{refused.reason}{named}")
         slot.wait()
         await asyncio.sleep(settings.failed_login_delay_ms / 1000)
         slot.work()

@@ -90,6 +90,11 @@ LIMITS = (
         "test_passwords_that_were_right_are_remembered_as_many_as_their_limit",
     ),
     Limit(
+        "tokens of an authorization server that were right and are remembered",
+        ("broker/services/logins/bearer_tokens.py:KEPT_TOKENS_MAX",), "the first one is computed again",
+        "broker/services/logins/test_bearer_tokens.py::test_tokens_that_were_right_are_remembered_as_many_as_their_limit",
+    ),
+    Limit(
         "users", ("pqbroker.users.max",), "POLICY_VIOLATION",
         "broker/kafka/handlers/test_user_credentials.py::test_users_are_as_many_as_pqbroker_users_max",
     ),

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum, auto
 from typing import Final, NoReturn
 
-from pqbroker.broker.ground.access import Principal
+from pqbroker.broker.ground.access import Principal, audit_login
 from pqbroker.broker.ground.seldom_log import SeldomLog
 from pqbroker.broker.kafka.apis.context import Peer
 from pqbroker.broker.services.logins.listener_logins import listed_users, mechanisms_of, session_ms_of
@@ -159,12 +159,29 @@ class Login:
             raise LastAnswer(ErrorCode.SASL_AUTHENTICATION_FAILED, ended.message) from None
         except LoginBusy:
             self._peer.node.metrics.count_login_refusal(self._mechanism, "busy")
+            self._audit_refusal("too many passwords wait for their check")
             raise ProtocolError("too many passwords wait for their check; see pqbroker.login.checks.max") from None
         if isinstance(step, Proved):
             self._begin_session(step)
         elif isinstance(step, Denied):
-            await self._tell_refusal(step.kind, step.reason)
+            await self._tell_refusal(LoginRefused(step.kind, step.reason, ""))
         return step if isinstance(step, bytes) else step.token
+
+    def note_early(self, api_key: int) -> None:
+        """Log a request that came before the login, behind which the connection closes."""
+        seldom.warning(
+            "connection from %s to listener %s closed: a request of API key %d before a login; its client may be set "
+            "to another security.protocol", self._peer.host, self._listener, api_key,
+        )  # fmt: skip
+        self._audit_refusal(f"a request of API key {api_key} before a login")
+
+    def note_expired(self) -> None:
+        """Log a session that was not renewed, behind which the connection closes."""
+        seldom.warning(
+            "connection from %s to listener %s closed: its client did not log in again within the time of its session, "
+            "by connections.max.reauth.ms or its token", self._peer.host, self._listener,
+        )  # fmt: skip
+        self._audit_refusal("it did not log in again within the time of its session")
 
     def leave(self) -> None:
         """End the timer: the connection has closed."""
@@ -185,6 +202,7 @@ class Login:
         peer.principal = Principal("User", name)
         peer.lanes.clear()
         node.metrics.count_login(self._mechanism)
+        audit_login(peer, self._place, self._mechanism)
         if is_first:
             self._admit()
 
@@ -196,21 +214,32 @@ class Login:
     async def _refuse(self, code: ErrorCode, refused: LoginRefused) -> NoReturn:
         """End the login; the answer comes late, so that nobody tries passwords fast."""
         self._end()
-        await self._tell_refusal(refused.kind, refused.reason)
+        await self._tell_refusal(refused)
         raise LastAnswer(code, refused.message)
 
     def _end(self) -> None:
         self.state = LOGIN_STATES[self.state, LoginEvent.FAIL]
         self._sasl = None
 
-    async def _tell_refusal(self, kind: str, reason: str) -> None:
+    async def _tell_refusal(self, refused: LoginRefused) -> None:
         """Count and log a login that failed, and return after the time by which its answer is late."""
-        self._peer.node.metrics.count_login_refusal(self._mechanism, kind)
+        node, mechanism = self._peer.node, self._mechanism
+        node.metrics.count_login_refusal(mechanism, refused.kind)
         seldom.warning(
-            f"login from %s on listener %s refused (%s, {kind}): %s",  # a line a second for each kind
-            self._peer.host, self._listener, self._mechanism or "no mechanism", reason,
+            f"login from %s on listener %s refused ({mechanism or 'no mechanism'}, {refused.kind}): %s",
+            self._peer.host, self._listener, refused.reason,
         )  # fmt: skip
-        await asyncio.sleep(self._peer.node.settings.failed_login_delay_ms / 1000)
+        named = f" (it named the user {refused.name!r})" if refused.name else ""
+        self._audit_refusal(f"{refused.reason}{named}")
+        await asyncio.sleep(node.settings.failed_login_delay_ms / 1000)
+
+    def _audit_refusal(self, reason: str) -> None:
+        audit_login(self._peer, self._place, self._mechanism or "no mechanism", refusal=reason)
+
+    @property
+    def _place(self) -> str:
+        """Return the listener as the audit log names it."""
+        return f"listener {self._listener}"
 
     def _begin_timer(self) -> None:
         node = self._peer.node
@@ -224,6 +253,7 @@ class Login:
             "connection from %s to listener %s closed: its client did not log in within pqbroker.login.timeout.ms",
             self._peer.host, self._listener,
         )  # fmt: skip
+        self._audit_refusal("it did not log in within pqbroker.login.timeout.ms")
         self._give_up()
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
-from pqbroker.broker.ground.access import ANONYMOUS, Principal
+from pqbroker.broker.ground.access import ANONYMOUS, Principal, audit_login
 from pqbroker.broker.ground.client_connections import ConnectionFacts
 from pqbroker.broker.ground.listeners import Address, Listener
 from pqbroker.broker.ground.seldom_log import SeldomLog
@@ -115,6 +115,8 @@ class Connection(asyncio.BufferedProtocol):
         self._share = self._intake.share
         self._reader = self._intake.reader
         self._dispatcher: Beginner = self._entrance.enter(self)
+        if self.peer.principal is not ANONYMOUS:
+            audit_login(self.peer, f"listener {self._listener.name}", "certificate")
         if not self._connections.add(self):
             self._close()
 

@@ -90,7 +90,9 @@ class LoginGate:
         if key not in _PASSES[login.state]:
             if login.state is LoginState.LOGGED_IN:
                 peer.node.metrics.sessions_expired += 1
-                raise ProtocolError("the client did not log in again within connections.max.reauth.ms")
+                login.note_expired()
+                raise ProtocolError("the client did not log in again within the time of its session")
+            login.note_early(key)
             raise ProtocolError(
                 f"a request of API key {key} before a login; its client may be set to another security.protocol"
             )

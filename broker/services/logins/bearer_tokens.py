@@ -150,5 +150,5 @@ class BearerLogin:
                 f"Authentication failed: Client requested an authorization id ({message.authorization_id}) that is "
                 f"different from the token's principal name ({found.name})"
             )
-            raise LoginRefused("message", "it asked to act as another user", text)
+            raise LoginRefused("message", "it asked to act as another user", text, found.name)
         return Proved(found.name, b"", found.lifetime_ms(self._clock()))

@@ -32,11 +32,12 @@ _OTHER_ID = "Authentication failed: Client requested an authorization id that is
 
 class LoginRefused(Exception):
     """A login failed. `message` is for the client, in Kafka's words; `reason` for the broker's log; `kind`, a word, for
-    its metrics."""
+    its metrics; `name`, empty where there is none, that of the user that the client named, for the audit log."""
 
-    def __init__(self, kind: str, reason: str, message: str) -> None:
+    def __init__(self, kind: str, reason: str, message: str, name: str = "") -> None:
         super().__init__(reason)
         self.kind = kind
+        self.name = name
         self.reason = reason
         self.message = message
 
@@ -127,11 +128,10 @@ class _PlainLogin:
             with suppress(TooManyChecks):  # a user that is listed costs what others cost
                 await parts.logins.is_password("", password, parts.holder)
         if not is_right:
-            raise LoginRefused(
-                "credentials", "wrong password or unknown user", "Authentication failed: Invalid username or password"
-            )
+            text = "Authentication failed: Invalid username or password"
+            raise LoginRefused("credentials", "wrong password or unknown user", text, name)
         if message.authorization_id not in ("", name):
-            raise LoginRefused("message", "it asked to act as another user", _OTHER_ID)
+            raise LoginRefused("message", "it asked to act as another user", _OTHER_ID, name)
         return Proved(name, b"")
 
 
@@ -149,13 +149,15 @@ class _ScramLogin:
                 return self._begin(token)
             return Proved(self._challenge.first.name, final_answer(self._challenge, token))
         except ScramRefused as refused:
-            kind = "message" if self._challenge is None else "credentials"
-            raise LoginRefused(kind, str(refused), invalid_credentials(self._mechanism.name)) from None
+            message = invalid_credentials(self._mechanism.name)
+            if self._challenge is None:
+                raise LoginRefused("message", str(refused), message) from None
+            raise LoginRefused("credentials", str(refused), message, self._challenge.first.name) from None
 
     def _begin(self, token: bytes) -> bytes:
         first = read_client_first(token)
         if first.authorization_id not in ("", first.name):
-            raise LoginRefused("message", "it asked to act as another user", _OTHER_ID)
+            raise LoginRefused("message", "it asked to act as another user", _OTHER_ID, first.name)
         verifier = self._parts.logins.verifier(self._mechanism, first.name)
         nonce = first.nonce + self._parts.nonce()
         self._challenge = Challenge(self._mechanism, first, verifier, nonce)
