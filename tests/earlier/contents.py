@@ -21,8 +21,19 @@ SETTINGS = {
     "producer.id.expiration.ms": "2147483647",
     "pqbroker.test.door": "true",
     "pqbroker.ballast.bytes": "0",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
 }
-"""Nothing may be over its time when the directory is opened, whenever that is."""
+"""Nothing may be over its time when the directory is opened, whenever that is. Access rules bind the users alone."""
+PASSWORDS = {"alice": "Secret-1", "root": "Secret-2"}
+RULES = (
+    {"kind": "topic", "name": "plain", "principal": "User:alice", "operation": "read"},
+    {
+        "kind": "topic", "name": "arch", "pattern": "prefixed", "principal": "User:*", "operation": "write",
+        "permission": "deny",
+    },
+)
+QUOTA = {"entity": {"user": "alice", "client_id": None}, "quotas": {"producer_byte_rate": 1048576.0}}
 TABLE = "shop.orders"
 SCHEMA = [
     {"name": "id", "type": "int64", "required": True},
@@ -64,12 +75,17 @@ def fill_first(broker: Broker, ask: Ask) -> None:
         insert(ask, TABLE, tablet, sequence=1)
     insert(ask, "archive", 0, sequence=1)
     ask("PATCH", "/v1/settings", {"settings": {"message.max.bytes": 2_000_000}, "every_node": True})
+    for name, password in PASSWORDS.items():
+        _if_known(ask, "PUT", f"/v1/users/{name}", {"password": password, "super": name == "root"})
 
 
 def fill_second(broker: Broker, ask: Ask) -> None:
     """Write more, which only logs have, since the broker is killed behind it."""
     asyncio.run(_produce(broker.kafka, 1))
     asyncio.run(_commit(broker.kafka))
+    _if_known(ask, "POST", "/v1/acls", {"acls": list(RULES)})
+    _if_known(ask, "PATCH", "/v1/quotas", QUOTA)
+    _if_known(ask, "POST", "/v1/tokens", {"user": "alice", "note": "kept"})
     for tablet in range(4):
         insert(ask, TABLE, tablet, sequence=2)
     orders = f"/v1/tables/{TABLE}"
@@ -108,7 +124,14 @@ def read_back(broker: Broker, ask: Ask) -> dict[str, Any]:
         "settings": {one["name"]: one["value"] for one in changed if one["source"].startswith("DYNAMIC")},
     }  # fmt: skip
     bundle = _if_known(ask, "GET", "/v1/tree//shop/@tablet_cell_bundle")
-    return found if bundle is None else found | {"bundle of //shop": bundle}
+    found |= {} if bundle is None else {"bundle of //shop": bundle}
+    return found | _access(ask)
+
+
+def _access(ask: Ask) -> dict[str, Any]:
+    """Users, rules, quotas and tokens, of a commit that has them."""
+    found = {name: _if_known(ask, "GET", f"/v1/{name}?limit=1000") for name in ("users", "acls", "quotas", "tokens")}
+    return {name: answer[name] for name, answer in found.items() if answer is not None}
 
 
 def holds(expected: Any, found: Any) -> bool:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from pqbroker.client import Client
 from pqbroker.fixture.http_calls import HttpCalls
 from pqbroker.testing import broker
 from tests.earlier.__main__ import ARCHIVES, DIRECTORY, EXPECTED
-from tests.earlier.contents import SETTINGS, TABLE, holds, insert, read_back
+from tests.earlier.contents import PASSWORDS, SETTINGS, TABLE, holds, insert, read_back
 
 pytestmark = pytest.mark.spec("A.1", "B.4", "K.5", "K.6")
 
@@ -29,6 +30,9 @@ def test_a_directory_of_an_earlier_commit_opens_whole_and_takes_more(archive: Pa
         found = json.loads(json.dumps(read_back(running, ask)))
         for part, value in expected.items():
             assert holds(value, found[part]), f"{part}: {value}\n{found[part]}"
+        for user in expected.get("users", []):
+            with Client(running.http, login=(user["name"], PASSWORDS[user["name"]])) as client:
+                assert len(client.tables()) == (2 if user["super"] else 0), "a user's password and rights are known"
         assert insert(ask, TABLE, 3, sequence=2)["duplicate"], "a session's last batch is known"
         assert insert(ask, TABLE, 3, sequence=3)["tablets"][0]["first_row_index"] == 8
         for name, topic in expected["topics"].items():
