@@ -10,12 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from pqbroker.broker.node.bearer_start import load_keys
 from pqbroker.broker.services.logins import web_keys
 from pqbroker.broker.services.logins.web_keys import KeyAddress, WebKeys, backoff_ms, check_url, read_address
-from pqbroker.conf.declare import ConfigError
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.declare import ConfigError, parse
+from pqbroker.conf.oauth import JWKS_URL
 from pqbroker.security.errors import SecurityError
+from pqbroker.security.jaas import OAUTH_MODULE
 from pqbroker.security.web_tokens import WEB_KEYS_MAX, read_web_keys
 from tests.broker.conftest import until
+from tests.support.authority import certificates
 from tests.support.web_tokens import SigningKey, key_set, publish
 
 KEY = SigningKey()
@@ -28,7 +33,8 @@ def address(url: str, context: ssl.SSLContext | None = None) -> KeyAddress:
 class Server:
     """A server over HTTP that answers what it is set to."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        """`context`: that of TLS; None: it is plain."""
         outer = self
         self.status, self.body, self.asked = 200, key_set(KEY), 0
 
@@ -45,7 +51,9 @@ class Server:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/keys"
+        if context is not None:
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"{'https' if context else 'http'}://127.0.0.1:{self._server.server_address[1]}/keys"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
         self._thread.start()
 
@@ -111,6 +119,39 @@ def test_an_answer_other_than_a_key_set_is_refused_and_a_redirect_not_followed(
         read_address(address(server.url))
     with pytest.raises(SecurityError, match="does not answer"):
         read_address(address("http://127.0.0.1:1/keys"))
+
+
+async def test_the_certificate_of_an_address_is_checked_by_those_that_jaas_names() -> None:
+    made = certificates()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made.broker)
+    server = Server(context)
+    trust = f'ssl.truststore.type="PEM" ssl.truststore.location="{made.ca}"'
+    texts = {"sasl.enabled.mechanisms": "OAUTHBEARER", JWKS_URL: server.url}
+    named = {"listener.name.a.oauthbearer.sasl.jaas.config": f"{OAUTH_MODULE} required {trust};"}
+    try:
+        strange = (await load_keys(parse(BrokerSettings, texts), ["A"]))["A"].keys
+        assert (strange.known, "CERTIFICATE_VERIFY_FAILED" in strange.failure) == ((), True)
+        known = (await load_keys(parse(BrokerSettings, texts | named), ["A"]))["A"].keys
+        assert [key.key_id for key in known.known] == ["key-1"]
+        strange.close()
+        known.close()
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("jaas", "wrong"),
+    [("x.PlainLoginModule required;", "has the login module x.PlainLoginModule"),
+     (f'{OAUTH_MODULE} required ssl.truststore.location="/none";', "cannot read"), ("module", "one login module")],
+)  # fmt: skip
+async def test_a_trust_that_cannot_be_kept_stops_the_start(jaas: str, wrong: str) -> None:
+    texts = {
+        "sasl.enabled.mechanisms": "OAUTHBEARER", JWKS_URL: "https://issuer.example/keys",
+        "listener.name.a.oauthbearer.sasl.jaas.config": jaas,
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match=wrong):
+        await load_keys(parse(BrokerSettings, texts), ["A"])
 
 
 async def test_a_file_without_keys_stops_the_start_and_an_address_does_not(tmp_path: Path, server: Server) -> None:
