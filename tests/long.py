@@ -28,6 +28,8 @@ RUNS: Final[Mapping[str, str]] = {
     "installs": "tests.installs",
     "foreign-suites": "tests.compat.foreign_suites",
     "connect-sources": "tests.faults.connect_sources --kills 10",
+    "connect-by-password": "tests.faults.connect_sources --kills 4 --mechanism SCRAM-SHA-512",
+    "connect-by-token": "tests.faults.connect_sources --kills 4 --mechanism OAUTHBEARER",
     "log-histories": "tests.faults.log_histories --minutes 60",
     "transfers": "tests.faults.transfers --kills 100",
     "joined-kills": "tests.faults.joined_kills --kills 100",
