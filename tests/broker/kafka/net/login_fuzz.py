@@ -8,9 +8,11 @@ import asyncio
 import random
 import struct
 import sys
+import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from pqbroker.broker.ground.access import ANONYMOUS
 from pqbroker.broker.ground.listeners import Address, Listener
@@ -32,15 +34,23 @@ from pqbroker.security.protocols import SecurityProtocol
 from pqbroker.storage.memory import MemoryEngine
 from tests.broker.kafka.net.test_connection import Wire
 from tests.broker.wire import request_frame
+from tests.support.web_tokens import ISSUER, SigningKey, bearer, publish, unsigned
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 FRAMES_OF_ONE = 6
 BEFORE_LOGIN = frozenset((17, 18, 36))
 LISTENER = Listener("LOCKED", Address("127.0.0.1", 0), protocol=SecurityProtocol.SASL_PLAINTEXT)
 SETTINGS = BrokerSettings(sasl_mechanisms=MECHANISMS, failed_login_delay_ms=0, sasl_bytes_max=4096)
+KEY, STRANGE = SigningKey(), SigningKey("key-2")
+BEARERS = (
+    STRANGE.token("root"), unsigned(KEY.token("root")), KEY.token("root", exp=1), KEY.token("root", iss="https://other"),
+    "e30.e30.e30", "a.b.c",
+)  # fmt: skip
+"""Tokens that prove nothing."""
 TOKENS = (
     b"\0root\0wrong", b"\0\0", b"root", b"\0root\0", b"n,,n=root,r=abc", b"n,,n=root,r=abc,ext=1", b"n,a=x,n=root,r=a",
-    b"c=biws,r=abc,p=AAAA", b"c=biws,r=", b"", b"\xff" * 20, b"n,,n=" + b"=2C" * 500 + b",r=x", b"," * 2000,
+    b"c=biws,r=abc,p=AAAA", b"c=biws,r=", b"", b"\xff" * 20, *map(bearer, BEARERS), b"\x01", b"n,,\x01\x01",
+    b"n,,n=" + b"=2C" * 500 + b",r=x", b"," * 2000,
 )  # fmt: skip
 
 
@@ -93,8 +103,12 @@ def random_frame(choice: random.Random) -> bytes:
 
 async def fuzz(frames: int, seed: int) -> Fuzzed:
     """Send the given number of frames."""
-    server = Server(SETTINGS, MemoryEngine(64 << 20), [LISTENER])
-    await server.start(FirstUser("root", "secret"))
+    with tempfile.TemporaryDirectory() as directory:
+        url = publish(Path(directory) / "keys", KEY)
+        oauth = {"sasl.oauthbearer.jwks.endpoint.url": url, "sasl.oauthbearer.expected.issuer": ISSUER}
+        settings = replace(SETTINGS, oauth=tuple(oauth.items()))
+        server = Server(settings, MemoryEngine(64 << 20), [LISTENER])
+        await server.start(FirstUser("root", "secret"))
     node, choice = server.node, random.Random(seed)
     before = receiving_before_login(SETTINGS, node.loop)
     entrance = LoginEntrance(Dispatcher(node, APIS), Receiving(SETTINGS, node.loop))
