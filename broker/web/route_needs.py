@@ -43,6 +43,7 @@ ROUTE_NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
     "GET /v1/tables": (on_topic(Op.DESCRIBE, _LEFT_OUT),),
     "POST /v1/tables": (
         on_topic(Op.CREATE, "or Create on cluster"), on_topic(Op.ALTER, "of the topic of a change feed"),
+        on_topic(Op.READ, "of a table with a change feed: its readers see the rows"),
     ),
     "GET /v1/tables/{name}": _SEEN,
     "PATCH /v1/tables/{name}": (

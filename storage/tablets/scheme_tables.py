@@ -13,7 +13,7 @@ from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId, new_uuid
 from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
 from pqbroker.storage.tablets.row_sets import Row, RowChanges
 from pqbroker.storage.tablets.scheme import Scheme, SchemeError
-from pqbroker.storage.tablets.scheme_objects import MATERIALIZATIONS, NAMES, SORTED_TABLE, SORTED_TABLES
+from pqbroker.storage.tablets.scheme_objects import FEED_CREATORS, MATERIALIZATIONS, NAMES, SORTED_TABLE, SORTED_TABLES
 from pqbroker.storage.tablets.scheme_state import (
     SORTED_TABLES_FORMAT,
     Tombstone,
@@ -157,8 +157,9 @@ class SortedTableChanges:
             record = self._known(changes, table_id)
             changes.delete(NAMES, (record.name,))
             changes.delete(SORTED_TABLES, (table_id,))
-            if MATERIALIZATIONS in changes.row_sets:
-                changes.delete(MATERIALIZATIONS, (table_id,))
+            for further in (MATERIALIZATIONS, FEED_CREATORS):
+                if further in changes.row_sets:
+                    changes.delete(further, (table_id,))
             put_tombstone(changes, Tombstone(record.name, table_id, record.tablets))
             return record
 

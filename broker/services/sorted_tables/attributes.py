@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.sorted_tables.change_feeds import (
+    keep_creator,
     ready_feed,
     ready_for_mount,
     reserved_feed,
@@ -50,6 +51,7 @@ async def set_sorted_attributes(
         if feed is not None:
             find_sorted(caller, AclOperation.READ, name)  # readers of the feed see the rows
             await ready_feed(caller, table.record, feed)
+            await keep_creator(caller, table.record, feed)
         return await caller.node.cell.current.sorted_tables.change(table, changed), cost
 
 

@@ -1,7 +1,7 @@
 """Topics of change feeds: made with the table or when one is named, checked, and kept for the table.
 
     named (create, set) -> reserved: no other table, no producer -> the topic exists and fits -> stored
-    acts at a mount or remount, once the topic exists and fits
+    acts at a mount or remount, once the topic exists and fits, and with the rights of who named it
 
 A topic fits a table that has a tablet for each of its partitions, in a PQ tablet of its own in that tablet's cell.
 """
@@ -10,7 +10,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, check_access
+from pqbroker.broker.ground.access import (
+    AclKind,
+    AclOperation,
+    AclResource,
+    DirectCaller,
+    Principal,
+    check_access,
+)
 from pqbroker.broker.services.sorted_tables.feed_circles import CIRCLE_CURE, told_circle, way_of_changes
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.topics.finding import check_creation
@@ -19,6 +26,7 @@ from pqbroker.conf.sorted_attributes import CHANGES_ATTRIBUTE
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE, BundleRefused
+from pqbroker.storage.tablets.scheme_feed_creators import feed_creator, keep_feed_creator
 from pqbroker.storage.tablets.scheme_objects import SORTED_TABLE
 from pqbroker.storage.tablets.scheme_tables import SortedTableRecord
 from pqbroker.storage.tablets.scheme_topics import TopicExists
@@ -98,11 +106,33 @@ async def ready_for_mount(caller: TablesCaller, record: SortedTableRecord) -> No
     name = record.attributes.get(CHANGES_ATTRIBUTE)
     if name is None:
         return
-    topic = caller.node.cell.current.topics.get(name, or_static=True)
-    if topic is not None:
-        check_partitions(topic, len(record.tablets))
-        await _gather(caller, topic, record)
-    await ready_feed(caller, record, name)
+    creator = _creator(caller, record, name)
+    try:
+        check_access(creator, AclOperation.READ, AclResource(AclKind.TOPIC, record.name))
+        topic = caller.node.cell.current.topics.get(name, or_static=True)
+        if topic is not None:
+            check_partitions(topic, len(record.tablets))
+            await _gather(caller, topic, record)
+        await ready_feed(creator, record, name)
+    except KafkaError as refusal:
+        if creator is caller or refusal.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise
+        whose = f"the change feed {name!r} has the rights of who named it"
+        text = f"{whose}: {refusal.message}; name it again to give it yours"
+        raise KafkaError(refusal.code, text) from None
+
+
+async def keep_creator(caller: TablesCaller, record: SortedTableRecord, name: str) -> None:
+    """Have a table's change feed have the rights of the caller from now on, where access is checked."""
+    creator = "" if caller.node.access is None else str(caller.principal)
+    await keep_feed_creator(caller.node.cell.current.scheme, record.table_id, name, creator)
+
+
+def _creator(caller: TablesCaller, record: SortedTableRecord, name: str) -> TablesCaller:
+    """Return who named the change feed, whose rights it has; the caller where that is unknown."""
+    creator = feed_creator(caller.node.cell.current.scheme, record.table_id, name)
+    kind, _, user = creator.partition(":")
+    return DirectCaller(caller.node, Principal(kind, user)) if user and creator != str(caller.principal) else caller
 
 
 async def _gather(caller: TablesCaller, topic: Topic, record: SortedTableRecord) -> None:

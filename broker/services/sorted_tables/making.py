@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.ground.access import AclOperation, check_access
 from pqbroker.broker.services.commits.in_doubt import IN_DOUBT_CURE
 from pqbroker.broker.services.sorted_tables.change_feeds import (
     check_partitions,
+    keep_creator,
     ready_feed,
     reserved_feed,
     with_feed_name,
@@ -15,7 +16,7 @@ from pqbroker.broker.services.sorted_tables.change_feeds import (
 from pqbroker.broker.services.sorted_tables.finding import find_sorted
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.making import bundle_wanted
-from pqbroker.broker.services.topics.finding import check_creation
+from pqbroker.broker.services.topics.finding import check_creation, topic_resource
 from pqbroker.broker.services.topics.topics import check_new_name
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
@@ -82,12 +83,14 @@ async def _create(caller: TablesCaller, wanted: SortedTableRecord, feed: str | N
     sorted_tables = caller.node.cell.current.sorted_tables
     if feed is None:
         return await sorted_tables.create(wanted)
+    check_access(caller, AclOperation.READ, topic_resource(wanted.name))  # readers of the feed see the rows
     topic = caller.node.cell.current.topics.get(feed, or_static=True)
     if topic is not None:
         check_partitions(topic, len(wanted.pivots))
     table = await sorted_tables.create(wanted)
     try:
         await ready_feed(caller, table.record, feed)
+        await keep_creator(caller, table.record, feed)
     except BaseException:
         await sorted_tables.delete(table)
         raise

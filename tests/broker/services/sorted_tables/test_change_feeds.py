@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from pqbroker.broker.ground.access import DirectCaller
+from pqbroker.broker.ground.access import AclKind, AclOperation, DirectCaller, Principal
 from pqbroker.broker.node.parts import Node
+from pqbroker.broker.services.access.rule_access import RuleAccess
+from pqbroker.broker.services.access.rules import AclPattern, AclPermission, AclRule
 from pqbroker.broker.services.materializing.making import NewMaterialization, create_materialization, drop
 from pqbroker.broker.services.sorted_tables.attributes import remount_sorted, set_sorted_attributes
 from pqbroker.broker.services.sorted_tables.making import NewSortedTable, create_sorted, delete_sorted
@@ -29,6 +32,7 @@ from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.engine import CommitRefused
 from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.pool_status import Colour
+from pqbroker.storage.tablets.scheme_objects import FEED_CREATORS
 from pqbroker.tables.mount import MountCommand
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.table import SortedTable
@@ -575,3 +579,41 @@ async def test_what_is_written_is_counted(site: Site) -> None:
         await site.insert({"id": 1, "n": 2})
     assert counters.records == 2
     assert 100 < counters.bytes_written < 1000
+
+
+async def test_a_change_feed_has_the_rights_of_who_named_it_at_each_mount(site: Site) -> None:
+    rules = RuleAccess(("User:root",), allows_unruled=False, decisions_max=lambda: 100)
+    node = replace(site.simulated.node, access=rules)
+    bob, root = (DirectCaller(node, Principal("User", name)) for name in ("bob", "root"))
+    reads = AclRule(AclKind.TOPIC, AclPattern.LITERAL, "t", "User:bob", "*", AclOperation.READ, AclPermission.ALLOW)
+    rules.follow(reads, {})
+    rules.follow(reads._replace(operation=AclOperation.ALTER_CONFIGS), {})
+    for operation in (AclOperation.CREATE, AclOperation.ALTER):
+        rules.follow(reads._replace(name="other", operation=operation), {})
+    await set_sorted_attributes(bob, "t", {"changes": "other"})
+    await remount_sorted(root, "t")
+    rules.follow(reads, None)
+    with pytest.raises(KafkaError, match="rights of who named it: User:bob has no permission for READ") as found:
+        await remount_sorted(root, "t")
+    assert found.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    await site.restart()
+    with pytest.raises(KafkaError, match="User:bob has no permission for READ on topic t"):
+        await remount_sorted(replace(root, node=replace(site.simulated.node, access=rules)), "t")
+    root = replace(root, node=replace(site.simulated.node, access=rules))
+    await set_sorted_attributes(root, "t", {"changes": "other"})
+    await remount_sorted(root, "t")
+    assert len(site.opened.scheme.rows(FEED_CREATORS)) == 1
+    await delete_sorted(root, "t")
+    assert not site.opened.scheme.rows(FEED_CREATORS)
+
+
+async def test_a_table_with_a_change_feed_is_made_by_who_may_read_it(site: Site) -> None:
+    rules = RuleAccess((), allows_unruled=False, decisions_max=lambda: 100)
+    caller = DirectCaller(replace(site.simulated.node, access=rules), Principal("User", "bob"))
+    made = AclRule(AclKind.TOPIC, AclPattern.PREFIXED, "n", "User:bob", "*", AclOperation.CREATE, AclPermission.ALLOW)
+    rules.follow(made, {})
+    wanted = NewSortedTable("//new", SCHEMA, {"changes": "news"})
+    with pytest.raises(KafkaError, match="no permission for READ on topic new"):
+        await create_sorted(caller, wanted)
+    rules.follow(made._replace(operation=AclOperation.READ), {})
+    assert (await create_sorted(caller, wanted)).record.attributes["changes"] == "news"
