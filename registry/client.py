@@ -114,22 +114,16 @@ class _Fetching:
             connection, prefix, headers = self._connection()
         except (SecurityError, ValueError) as error:
             raise self._unavailable(str(error)) from None
-        ending = threading.Timer(max(0.0, self._deadline_s - time.monotonic()), _shut, (connection,))
-        ending.daemon = True
-        ending.start()
         try:
-            connection.request("GET", prefix + path, headers=headers)
-            response = connection.getresponse()
-            answer = _parse(self._body(response))
+            with contextlib.closing(connection):
+                connection.connect()
+                status, answer = self._exchange(connection, prefix + path, headers)
         except (OSError, HTTPException, ValueError) as error:
             raise self._unavailable(self._cause(error)) from None
-        finally:
-            ending.cancel()
-            connection.close()
-        if response.status == 404:
+        if status == 404:
             raise Undecodable(UNKNOWN, f"the registry {self._registry.name} has no {path}")
-        if response.status != 200 or not isinstance(answer, dict):
-            raise self._unavailable(f"it answered {response.status} to {path}")
+        if status != 200 or not isinstance(answer, dict):
+            raise self._unavailable(f"it answered {status} to {path}")
         return answer
 
     def _connection(self) -> tuple[HTTPConnection, str, Mapping[str, str]]:
@@ -148,6 +142,18 @@ class _Fetching:
             context = access.context()
             return HTTPSConnection(parts.hostname, parts.port, timeout=left_s, context=context), prefix, headers
         return HTTPConnection(parts.hostname, parts.port, timeout=left_s), prefix, headers
+
+    def _exchange(self, connection: HTTPConnection, path: str, headers: Mapping[str, str]) -> tuple[int, Any]:
+        """Return the status and the JSON of an answer, which ends at the deadline even where it comes byte by byte."""
+        ending = threading.Timer(self._left_s(), _shut, (connection.sock,))
+        ending.daemon = True
+        ending.start()
+        try:
+            connection.request("GET", path, headers=headers)
+            with connection.getresponse() as response:
+                return response.status, _parse(self._body(response))
+        finally:
+            ending.cancel()
 
     def _body(self, response: HTTPResponse) -> bytes:
         most = 2 * self._limits.schema_bytes_max + _HEAD_BYTES
@@ -182,11 +188,10 @@ class _Fetching:
         return Undecodable(LARGE_SCHEMA, f"{text} bytes")
 
 
-def _shut(connection: HTTPConnection) -> None:
+def _shut(connected: socket.socket) -> None:
     """End an exchange whose time is over: a peer that sends byte after byte keeps within the time of each."""
-    if connection.sock is not None:
-        with contextlib.suppress(OSError):
-            connection.sock.shutdown(socket.SHUT_RDWR)
+    with contextlib.suppress(OSError):
+        connected.shutdown(socket.SHUT_RDWR)
 
 
 def _parse(body: bytes) -> Any:

@@ -12,6 +12,7 @@ from pqbroker.cli.kafka.topics import matching
 from pqbroker.cli.notices import tell
 from pqbroker.cli.options import INT32_MAX, Broker, IsolationOption, Json, complete_groups, complete_topics
 from pqbroker.cli.parsing import Argument, option
+from pqbroker.cli.records.decoding import RegistryConfig, RegistryOption, decoder_of
 from pqbroker.cli.records.filters import Filter, grep, where
 from pqbroker.cli.records.formats import parse_form
 from pqbroker.cli.records.selection import PrintOptions
@@ -96,6 +97,8 @@ def consume(
     pattern: Grep = None,
     condition: Where = None,
     isolation: IsolationOption = ReadIsolation.COMMITTED,
+    registry: RegistryOption = None,
+    registry_config: RegistryConfig = None,
     broker: Broker = DEFAULT_KAFKA,
     json: Json = False,
 ) -> None:
@@ -103,13 +106,15 @@ def consume(
 
     A template has the fields topic, partition, offset, timestamp (milliseconds), time, key, value and headers in
     braces, and \\n and \\t. A field may have a width: {key:<20} is aligned left, {key:>20} right, {key:^20} in the
-    middle. Filters (--grep, --where) choose among the records that the other options name.
+    middle. Filters (--grep, --where) choose among the records that the other options name. With --registry they see,
+    and lines have, the JSON of keys and values that producers wrote with a schema registry.
     """
     given = {"--until": until, "--last": last, "--partition": partition, "--follow": follow or None, "--limit": limit}
     _check_together(given, start, group)
     filters: list[Filter] = [grep(pattern)] if pattern is not None else []
     filters += [where(each) for each in condition or []]
-    wanted = PrintOptions(parse_form("json" if json else form), filters, limit, last)
+    decoder = decoder_of(registry, registry_config)
+    wanted = PrintOptions(parse_form("json" if json else form), filters, limit, last, decoder)
     stop = None if until is None else parse_position("--until", until)
     span = _ReadRange(parse_position("--from", start), stop, last, isolation)
     from pqbroker.cli.records.consuming import Reading, read_group, read_partitions

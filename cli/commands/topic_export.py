@@ -4,7 +4,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pqbroker.cli.command import Family, declare
 from pqbroker.cli.kafka.cluster import Cluster, Topic
@@ -15,6 +15,7 @@ from pqbroker.cli.options import Broker, IsolationOption, Json, TopicName
 from pqbroker.cli.output import say, show_bytes, show_json
 from pqbroker.cli.parsing import Argument, option
 from pqbroker.cli.progress import Progress
+from pqbroker.cli.records.decoding import RecordDecoder, RegistryConfig, RegistryOption, decoder_of
 from pqbroker.cli.refusals import CommandError
 
 Offsets = dict[int, int]
@@ -37,21 +38,25 @@ def export(
         option("--partition", "-p", least=0, metavar="NUMBER", help="Partition; repeatable; without it: all."),
     ] = None,
     isolation: IsolationOption = ReadIsolation.COMMITTED,
+    registry: RegistryOption = None,
+    registry_config: RegistryConfig = None,
     broker: Broker = DEFAULT_KAFKA,
     json: Json = False,
 ) -> None:
     """Export the records of a topic to a Parquet or JSON lines file.
 
     Partitions follow each other, each in the order of its offsets, up to its end when the command began. Parquet needs
-    pyarrow (extra `tables`). JSON lines have the form of `consume --json`. The file appears when it is whole.
+    pyarrow (extra `tables`). JSON lines have the form of `consume --json`. The file appears when it is whole. With
+    --registry keys and values that producers wrote with a schema registry are JSON.
     """
+    decoder = decoder_of(registry, registry_config)
     first, last = parse_position("--from", start), parse_position("--until", until)
     with Cluster(broker) as cluster:
         found = cluster.topic(topic)
         chosen = choose_partitions(found, partition or [])
         starts, ends = (resolve(cluster, found, chosen, each, isolation) for each in (first, last))
         with _whole(file) as draft:
-            count = _export(cluster, found, starts, ends, draft, isolation)
+            count = _export(_Part(cluster, found, starts, ends, isolation), draft, decoder)
     size = file.stat().st_size
     if json:
         show_json({"topic": topic, "file": str(file), "records": count, "bytes": size})
@@ -74,9 +79,18 @@ def _whole(file: Path) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
 
 
-def _export(
-    cluster: Cluster, topic: Topic, starts: Offsets, ends: Offsets, draft: Path, isolation: ReadIsolation
-) -> int:
+class _Part(NamedTuple):
+    """The records to export."""
+
+    cluster: Cluster
+    topic: Topic
+    starts: Offsets
+    ends: Offsets
+    isolation: ReadIsolation
+
+
+def _export(part: _Part, draft: Path, decoder: RecordDecoder | None) -> int:
+    cluster, topic, starts, ends, isolation = part
     from pqbroker.cli.records.columns import read_columns
     from pqbroker.cli.records.exporting import writer_for
 
@@ -86,6 +100,9 @@ def _export(
     with contextlib.closing(writer), Progress("records exported", total) as shown:
         for index in starts:
             for columns in read_columns(cluster, topic, index, starts[index], ends[index], isolation):
+                if decoder is not None:
+                    keys, values = ([*map(decoder.content, each)] for each in (columns.keys, columns.values))
+                    columns = columns._replace(keys=keys, values=values)
                 writer.add(index, columns)
                 count += len(columns.offsets)
                 shown.reach(count)

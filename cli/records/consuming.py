@@ -4,6 +4,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
@@ -144,7 +145,8 @@ async def _print_records(reading: Reading, consumer: Any, watch: Watch, joined: 
             room = POLL_RECORDS_MAX if joined is None else min(POLL_RECORDS_MAX, selection.left or POLL_RECORDS_MAX)
             found = await consumer.getmany(timeout_ms=POLL_MS, max_records=room)
             records = [record for each in found.values() for record in each]
-            write(selection.take(_within(reading, records, joined), holding=holding))
+            take = partial(selection.take, _within(reading, records, joined), holding=holding)
+            write(take() if reading.wanted.decoder is None else await asyncio.to_thread(take))  # it asks a registry
             shown.advance(len(records))
             moved_s = loop.time() if records else moved_s
             if not reading.follow and joined is None and loop.time() - moved_s > STALL_S:

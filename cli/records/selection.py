@@ -4,18 +4,21 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from pqbroker.cli.records.decoding import RecordDecoder
 from pqbroker.cli.records.filters import Filter
 from pqbroker.cli.records.formats import Form, ReadRecord
 
 
 @dataclass(frozen=True, slots=True)
 class PrintOptions:
-    """The records to print, and in which form. `limit` and `last` are counts; one of them at most is given."""
+    """The records to print, and in which form. `limit` and `last` are counts; one of them at most is given. `decoder`
+    decodes them before filters see them."""
 
     form: Form
     filters: Sequence[Filter] = ()
     limit: int | None = None
     last: int | None = None
+    decoder: RecordDecoder | None = None
 
 
 @dataclass(slots=True)
@@ -40,6 +43,8 @@ class Selection:
 
     def take(self, records: Iterable[ReadRecord], *, holding: bool) -> bytes:
         """The lines of new records; nothing while the last ones are held until all are known."""
+        if self.wanted.decoder is not None:
+            records = map(self.wanted.decoder.record, records)
         found = (record for record in records if all(each(record) for each in self.wanted.filters))
         if holding:
             for record in found:

@@ -1,7 +1,7 @@
 // Records of a topic: a partition from where one wants, or all partitions as they come.
 import { html, useEffect, useRef, useState } from "/console/vendor/htm-preact.js";
 import { name, Problem, useDoor } from "/console/doors.js";
-import { RecordDetail } from "/console/pages/record.js";
+import { RecordDetail, shownContent } from "/console/pages/record.js";
 import { Content, save, Table, Trouble } from "/console/parts.js";
 import { count, moment } from "/console/units.js";
 
@@ -39,8 +39,8 @@ export function Messages({ topic, partitions }) {
       ["offset", (record) => html`<button class="plain" aria-expanded=${place(record) === open} title="Show the whole record"
         onClick=${() => setOpen(place(record) === open ? null : place(record))}>${count(record.offset)}</button>`, "number"],
       ["time", (record) => moment(record.timestamp), "time"],
-      ["key", (record) => html`<${Content} content=${record.key} />`, "text"],
-      ["value", (record) => html`<${Content} content=${record.value} />`, "text"],
+      ["key", (record) => html`<${Content} content=${shownContent(record, "key")} />`, "text"],
+      ["value", (record) => html`<${Content} content=${shownContent(record, "value")} />`, "text"],
       ["headers", (record) => record.headers.map((header) => html`<div><span class="tag">${header.key}</span> <${Content} content=${header.value} /></div>`), "text"],
     ]} />`;
 }
@@ -57,7 +57,7 @@ function whyEmpty(isFiltered, isLive, data) {
 }
 
 function matches(record, filter) {
-  return !filter || JSON.stringify([record.key, record.value, record.headers]).toLowerCase().includes(filter.toLowerCase());
+  return !filter || JSON.stringify([record.key, record.value, record.headers, record.decoded]).toLowerCase().includes(filter.toLowerCase());
 }
 
 /** The latest records of a topic, newest first. The browser connects again by itself and says where it was. */

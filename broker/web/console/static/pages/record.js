@@ -10,8 +10,22 @@ export function RecordDetail({ record }) {
       ["partition, offset", `${record.partition}, ${count(record.offset)}`],
       ["time", `${moment(record.timestamp)} (${record.timestamp} ms)`],
     ]} />
-    <${Whole} title="key" content=${record.key} /><${Whole} title="value" content=${record.value} />
+    <${Decoded} title="key" decoded=${record.decoded?.key} /><${Whole} title="key" content=${record.key} />
+    <${Decoded} title="value" decoded=${record.decoded?.value} /><${Whole} title="value" content=${record.value} />
     ${record.headers.map((header) => html`<${Whole} title=${`header ${header.key}`} content=${header.value} />`)}`;
+}
+
+/** What the schema of a registry makes of a key or a value, or why it stays raw. */
+function Decoded({ title, decoded }) {
+  if (!decoded) return null;
+  if (decoded.code) return html`<h4>${title}, not decoded</h4><p>${decoded.reason} (${decoded.code})</p>`;
+  return html`<h4>${title} by schema ${decoded.schema}, ${decoded.type}</h4><pre>${JSON.stringify(decoded.content, null, 2)}</pre>`;
+}
+
+/** A key or a value as the list of records shows it: decoded, where that worked. */
+export function shownContent(record, part) {
+  const decoded = record.decoded?.[part];
+  return decoded && !decoded.code ? { json: decoded.content } : record[part];
 }
 
 function Whole({ title, content }) {
