@@ -397,8 +397,8 @@ class BrokerSettings:
     sql_worker_idle_ms: int = sql.WORKER_IDLE_MS
     registries: tuple[str, ...] = registry.REGISTRIES
     registry_config_files: tuple[str, ...] = registry.CONFIG_FILES
-    registry_timeout_ms: int = registry.TIMEOUT_MS
-    registry_failure_ms: int = registry.FAILURE_MS
+    registry_timeout_ms: int = registry.REGISTRY_TIMEOUT_MS
+    registry_failure_ms: int = registry.REGISTRY_FAILURE_MS
     registry_schema_bytes_max: int = registry.SCHEMA_BYTES_MAX
     registry_schema_types_max: int = registry.SCHEMA_TYPES_MAX
     registry_value_parts_max: int = registry.VALUE_PARTS_MAX

@@ -48,11 +48,11 @@ CONFIG_FILES = setting(
     "Files of properties for registries, as NAME=FILE: `basic.auth.user.info` or `bearer.auth.token`, and "
     "`schema.registry.ssl.truststore.location` with what belongs to it.", read=parse_config_files,
 )  # fmt: skip
-TIMEOUT_MS = setting(
+REGISTRY_TIMEOUT_MS = setting(
     "pqbroker.registry.timeout.ms", Kind.INT, 5_000,
     "Time that a registry has to answer all requests for one schema; then records stay raw.", low=1, high=60_000,
 )  # fmt: skip
-FAILURE_MS = setting(
+REGISTRY_FAILURE_MS = setting(
     "pqbroker.registry.failure.ms", Kind.INT, 10_000,
     "Time before a schema that was not had is asked for again, and the latest version of a subject.", low=0,
 )  # fmt: skip

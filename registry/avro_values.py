@@ -14,25 +14,8 @@ from uuid import UUID
 from pqbroker.registry.cursor import Cursor, show_float
 from pqbroker.registry.limits import SCHEMA_LEVELS_MAX, DecodingLimits
 from pqbroker.registry.schema_documents import check_name, parse_document, shorten
-from pqbroker.registry.shapes import (
-    ANY,
-    ANY_SHAPE,
-    ARRAY,
-    BINARY,
-    BOOLEAN,
-    DATE,
-    DECIMAL,
-    DOUBLE,
-    FLOAT,
-    INT,
-    LOCAL_TIMESTAMP,
-    LONG,
-    MAP,
-    RECORD,
-    STRING,
-    TIMESTAMP,
-    Shape,
-)
+from pqbroker.registry.shapes import ANY_SHAPE, ValueShape
+from pqbroker.registry.shapes import ShapeKind as Kind
 from pqbroker.registry.times import (
     DECIMAL_SCALE_MAX,
     show_date,
@@ -59,7 +42,7 @@ class AvroReader(NamedTuple):
     """A compiled schema."""
 
     read_part: Read
-    shape: Shape
+    shape: ValueShape
 
     def read(self, body: memoryview, limits: DecodingLimits) -> Any:
         """Return a value, which takes the whole body. Undecodable."""
@@ -138,7 +121,7 @@ class _Compiler:
                 raise Undecodable(INVALID_SCHEMA, f"the record {shorten(name)} has two fields {shorten(field)}")
             found[field] = self.compile(each["type"], name.rpartition(".")[0], level + 1)
         readers = [(field, reader.read_part) for field, reader in found.items()]
-        shape = Shape(RECORD, False, tuple((field, reader.shape) for field, reader in found.items()))
+        shape = ValueShape(Kind.RECORD, False, tuple((field, reader.shape) for field, reader in found.items()))
         named.reader = AvroReader(_record_reader(readers), shape)
         return named.reader
 
@@ -156,7 +139,7 @@ class _Compiler:
                 raise Undecodable(INVALID_VALUE, f"symbol {number} of {shorten(name)}, which has {len(known)}")
             return known[number]
 
-        named.reader = AvroReader(read, Shape(STRING, False))
+        named.reader = AvroReader(read, ValueShape(Kind.STRING, False))
         return named.reader
 
     def fixed(self, schema: Mapping[str, Any], namespace: str, level: int) -> AvroReader:
@@ -169,11 +152,11 @@ class _Compiler:
 
     def array(self, schema: Mapping[str, Any], namespace: str, level: int) -> AvroReader:
         items = self.compile(schema.get("items"), namespace, level + 1)
-        return AvroReader(_array_reader(items.read_part), Shape(ARRAY, False, items=items.shape))
+        return AvroReader(_array_reader(items.read_part), ValueShape(Kind.ARRAY, False, items=items.shape))
 
     def map(self, schema: Mapping[str, Any], namespace: str, level: int) -> AvroReader:
         values = self.compile(schema.get("values"), namespace, level + 1)
-        return AvroReader(_map_reader(values.read_part), Shape(MAP, False, items=values.shape))
+        return AvroReader(_map_reader(values.read_part), ValueShape(Kind.MAP, False, items=values.shape))
 
     def _union(self, schema: Sequence[Any], namespace: str, level: int) -> AvroReader:
         self._count(len(schema))
@@ -188,7 +171,7 @@ class _Compiler:
                 raise Undecodable(INVALID_VALUE, f"branch {number} of a union, which has {len(readers)}")
             return readers[number](cursor)
 
-        shape = shapes[0] if len(shapes) == 1 else Shape(ANY, False)
+        shape = shapes[0] if len(shapes) == 1 else ValueShape(Kind.ANY, False)
         return AvroReader(read, replace(shape, is_optional=True) if is_optional else shape)
 
     def _declare(self, schema: Mapping[str, Any], namespace: str) -> tuple[str, _Named]:
@@ -297,8 +280,8 @@ def _fixed(schema: Mapping[str, Any], size: int) -> AvroReader:
         scale, shape = _decimal(schema)
         return AvroReader(lambda cursor: show_decimal(bytes(cursor.take(size)), scale), shape)
     if logical == "uuid" and size == 16:
-        return AvroReader(lambda cursor: str(UUID(bytes=bytes(cursor.take(size)))), Shape(STRING, False))
-    return AvroReader(lambda cursor: b64encode(cursor.take(size)).decode(), Shape(BINARY, False))
+        return AvroReader(lambda cursor: str(UUID(bytes=bytes(cursor.take(size)))), ValueShape(Kind.STRING, False))
+    return AvroReader(lambda cursor: b64encode(cursor.take(size)).decode(), ValueShape(Kind.BINARY, False))
 
 
 def _logical(kind: str, schema: Mapping[str, Any]) -> AvroReader:
@@ -312,24 +295,24 @@ def _logical(kind: str, schema: Mapping[str, Any]) -> AvroReader:
     return _LOGICAL.get((kind, logical), _PRIMITIVES[kind])
 
 
-def _decimal(schema: Mapping[str, Any]) -> tuple[int, Shape]:
+def _decimal(schema: Mapping[str, Any]) -> tuple[int, ValueShape]:
     precision, scale = schema.get("precision", 0), schema.get("scale", 0)
     for number in (precision, scale):
         if not isinstance(number, int) or not 0 <= number <= DECIMAL_SCALE_MAX:
             text = f"precision or scale of a decimal is {shorten(number)}; give 0 to {DECIMAL_SCALE_MAX}"
             raise Undecodable(INVALID_SCHEMA, text)
-    return scale, Shape(DECIMAL, False, precision=precision, scale=scale)
+    return scale, ValueShape(Kind.DECIMAL, False, precision=precision, scale=scale)
 
 
 _PRIMITIVES: Final[Mapping[str, AvroReader]] = {
     "null": AvroReader(_read_null, ANY_SHAPE),
-    "boolean": AvroReader(_read_boolean, Shape(BOOLEAN, False)),
-    "int": AvroReader(Cursor.read_long, Shape(INT, False)),
-    "long": AvroReader(Cursor.read_long, Shape(LONG, False)),
-    "float": AvroReader(_read_float, Shape(FLOAT, False)),
-    "double": AvroReader(_read_double, Shape(DOUBLE, False)),
-    "bytes": AvroReader(_read_bytes, Shape(BINARY, False)),
-    "string": AvroReader(_read_string, Shape(STRING, False)),
+    "boolean": AvroReader(_read_boolean, ValueShape(Kind.BOOLEAN, False)),
+    "int": AvroReader(Cursor.read_long, ValueShape(Kind.INT, False)),
+    "long": AvroReader(Cursor.read_long, ValueShape(Kind.LONG, False)),
+    "float": AvroReader(_read_float, ValueShape(Kind.FLOAT, False)),
+    "double": AvroReader(_read_double, ValueShape(Kind.DOUBLE, False)),
+    "bytes": AvroReader(_read_bytes, ValueShape(Kind.BINARY, False)),
+    "string": AvroReader(_read_string, ValueShape(Kind.STRING, False)),
 }
 _COMPLEX: Final[Mapping[str, Callable[[_Compiler, Mapping[str, Any], str, int], AvroReader]]] = {
     "record": _Compiler.record, "error": _Compiler.record, "enum": _Compiler.enum, "fixed": _Compiler.fixed,
@@ -337,20 +320,20 @@ _COMPLEX: Final[Mapping[str, Callable[[_Compiler, Mapping[str, Any], str, int], 
 }  # fmt: skip
 
 
-def _moments(unit: Callable[[int], int], show: Callable[[int], str], kind: str) -> AvroReader:
-    return AvroReader(lambda cursor: show(unit(cursor.read_long())), Shape(kind, False))
+def _moments(unit: Callable[[int], int], show: Callable[[int], str], kind: Kind) -> AvroReader:
+    return AvroReader(lambda cursor: show(unit(cursor.read_long())), ValueShape(kind, False))
 
 
 _UNITS: Final[Mapping[str, Callable[[int], int]]] = {
     "millis": lambda stored: stored * 1000, "micros": lambda stored: stored, "nanos": lambda stored: stored // 1000,
 }  # fmt: skip
 _LOGICAL: Final[Mapping[tuple[str, str], AvroReader]] = {
-    ("int", "date"): _moments(_UNITS["micros"], show_date, DATE),
-    ("int", "time-millis"): _moments(_UNITS["millis"], show_time, STRING),
-    ("long", "time-micros"): _moments(_UNITS["micros"], show_time, STRING),
-    **{("long", f"timestamp-{name}"): _moments(unit, show_moment, TIMESTAMP) for name, unit in _UNITS.items()},
+    ("int", "date"): _moments(_UNITS["micros"], show_date, Kind.DATE),
+    ("int", "time-millis"): _moments(_UNITS["millis"], show_time, Kind.STRING),
+    ("long", "time-micros"): _moments(_UNITS["micros"], show_time, Kind.STRING),
+    **{("long", f"timestamp-{name}"): _moments(unit, show_moment, Kind.TIMESTAMP) for name, unit in _UNITS.items()},
     **{
-        ("long", f"local-timestamp-{name}"): _moments(unit, show_local_moment, LOCAL_TIMESTAMP)
+        ("long", f"local-timestamp-{name}"): _moments(unit, show_local_moment, Kind.LOCAL_TIMESTAMP)
         for name, unit in _UNITS.items()
     },
 }

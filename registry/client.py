@@ -11,6 +11,7 @@ import ssl
 import threading
 import time
 from collections.abc import Mapping
+from enum import Enum
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -22,15 +23,20 @@ from pqbroker.registry.schema_documents import check_levels
 from pqbroker.registry.undecodable import INVALID_SCHEMA, LARGE_SCHEMA, UNAVAILABLE, UNKNOWN, Undecodable
 from pqbroker.security.errors import SecurityError
 
-AVRO: Final = "AVRO"
-PROTOBUF: Final = "PROTOBUF"
-JSON: Final = "JSON"
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 _HEAD_BYTES: Final = 64 << 10
 """Bytes of an answer beside the schema itself."""
 _PIECE_BYTES: Final = 64 << 10
 _LEVELS_MAX: Final = 64
 """Levels of an answer; a schema lies in it as a text."""
+
+
+class SchemaKind(Enum):
+    """Formats of schemas, by the registry's words."""
+
+    AVRO = "AVRO"
+    PROTOBUF = "PROTOBUF"
+    JSON = "JSON"
 
 
 class StoredSchema(NamedTuple):
@@ -76,7 +82,7 @@ class _Fetching:
         found = answer.get("id") if schema_id is None else schema_id
         if not isinstance(found, int):
             raise self._unavailable(f"its answer to {path} has no id")
-        kind = answer.get("schemaType") or AVRO
+        kind = answer.get("schemaType") or SchemaKind.AVRO.value
         text = self._text(answer, path)
         self._follow(answer.get("references") or (), 0)
         return StoredSchema(found, str(kind), text, self._texts)

@@ -13,11 +13,11 @@ from importlib.util import find_spec
 from typing import Any, Final, NamedTuple, Protocol
 
 from pqbroker.registry.avro_values import compile_avro
-from pqbroker.registry.client import AVRO, JSON, PROTOBUF, RegistryClient, StoredSchema
+from pqbroker.registry.client import RegistryClient, SchemaKind, StoredSchema
 from pqbroker.registry.json_schemas import compile_json_schema
 from pqbroker.registry.limits import DecodingLimits, read_limits
 from pqbroker.registry.named import NamedRegistry
-from pqbroker.registry.shapes import Shape
+from pqbroker.registry.shapes import ValueShape
 from pqbroker.registry.undecodable import INVALID_SCHEMA, NOT_INSTALLED, UNAVAILABLE, Undecodable
 from pqbroker.registry.wire_format import unframe
 
@@ -28,7 +28,7 @@ class SchemaReader(Protocol):
     """A compiled schema of any format."""
 
     @property
-    def shape(self) -> Shape: ...
+    def shape(self) -> ValueShape: ...
 
     def read(self, body: memoryview, limits: DecodingLimits) -> Any: ...
 
@@ -154,14 +154,15 @@ def _decoder(registry: NamedRegistry, limits: DecodingLimits) -> ContentDecoder:
 def _compile(stored: StoredSchema, limits: DecodingLimits) -> Compiled:
     kind = stored.kind.upper()
     reader: SchemaReader
-    if kind == AVRO:
+    if kind == SchemaKind.AVRO.value:
         reader = compile_avro(stored.text, list(stored.references.values()), limits)
-    elif kind == JSON:
+    elif kind == SchemaKind.JSON.value:
         reader = compile_json_schema(stored.text, stored.references, limits)
-    elif kind == PROTOBUF:
+    elif kind == SchemaKind.PROTOBUF.value:
         reader = _protobuf(stored, limits)
     else:
-        text = f"the type of schema {stored.schema_id} is {stored.kind[:40]}; {AVRO}, {PROTOBUF} and {JSON} are read"
+        known = ", ".join(each.value for each in SchemaKind)
+        text = f"the type of schema {stored.schema_id} is {stored.kind[:40]}; types that are read: {known}"
         raise Undecodable(INVALID_SCHEMA, text)
     return Compiled(stored.schema_id, kind, reader)
 

@@ -11,7 +11,8 @@ from urllib.parse import urldefrag
 
 from pqbroker.registry.limits import SCHEMA_LEVELS_MAX, VALUE_LEVELS_MAX, DecodingLimits
 from pqbroker.registry.schema_documents import check_levels, check_name, parse_document, shorten
-from pqbroker.registry.shapes import ANY_SHAPE, ARRAY, BOOLEAN, DOUBLE, LONG, MAP, RECORD, STRING, Shape
+from pqbroker.registry.shapes import ANY_SHAPE, ValueShape
+from pqbroker.registry.shapes import ShapeKind as Kind
 from pqbroker.registry.undecodable import (
     DEEP_SCHEMA,
     DEEP_VALUE,
@@ -24,13 +25,15 @@ from pqbroker.registry.undecodable import (
 
 _DOCUMENT_LEVELS_MAX: Final = 4 * SCHEMA_LEVELS_MAX
 """Brackets of a schema: a type takes about three of them."""
-_SCALARS: Final[Mapping[str, str]] = {"boolean": BOOLEAN, "integer": LONG, "number": DOUBLE, "string": STRING}
+_SCALARS: Final[Mapping[str, Kind]] = {
+    "boolean": Kind.BOOLEAN, "integer": Kind.LONG, "number": Kind.DOUBLE, "string": Kind.STRING,
+}  # fmt: skip
 
 
 class JsonReader(NamedTuple):
     """A schema that was read for its shape alone."""
 
-    shape: Shape
+    shape: ValueShape
 
     def read(self, body: memoryview, limits: DecodingLimits) -> Any:
         """Return a value, which takes the whole body. Undecodable."""
@@ -75,7 +78,7 @@ class _Shaping:
         self._types_max = types_max
         self._types = 0
 
-    def shape(self, schema: Any, document: Any, path: tuple[int, ...]) -> Shape:
+    def shape(self, schema: Any, document: Any, path: tuple[int, ...]) -> ValueShape:
         """Return the shape of a part of a document; `path`: the parts that it lies in, by identity."""
         self._types += 1
         if self._types > self._types_max:
@@ -98,21 +101,22 @@ class _Shaping:
                 return self._choice(schema[word], document, inner)
         return self._typed(schema, document, inner)
 
-    def _typed(self, schema: Mapping[str, Any], document: Any, path: tuple[int, ...]) -> Shape:
+    def _typed(self, schema: Mapping[str, Any], document: Any, path: tuple[int, ...]) -> ValueShape:
         kinds = schema.get("type")
         named = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
         known = [each for each in named if each != "null"]
         kind = known[0] if len(known) == 1 else "object" if not named and "properties" in schema else None
         if isinstance(kind, str) and kind in _SCALARS:
-            return Shape(_SCALARS[kind])
+            return ValueShape(_SCALARS[kind])
         if kind == "array":
             items = schema.get("items", True)
-            return Shape(ARRAY, items=ANY_SHAPE if isinstance(items, list) else self.shape(items, document, path))
+            each = ANY_SHAPE if isinstance(items, list) else self.shape(items, document, path)
+            return ValueShape(Kind.ARRAY, items=each)
         if kind == "object":
             return self._object(schema, document, path)
         return ANY_SHAPE
 
-    def _object(self, schema: Mapping[str, Any], document: Any, path: tuple[int, ...]) -> Shape:
+    def _object(self, schema: Mapping[str, Any], document: Any, path: tuple[int, ...]) -> ValueShape:
         properties, rest = schema.get("properties"), schema.get("additionalProperties")
         if isinstance(properties, Mapping) and properties:
             required = schema.get("required")
@@ -122,12 +126,12 @@ class _Shaping:
                 found = self.shape(each, document, path)
                 is_required = name in names and not _allows_null(each)
                 fields.append((check_name(name, "an object"), replace(found, is_optional=not is_required)))
-            return Shape(RECORD, fields=tuple(fields))
+            return ValueShape(Kind.RECORD, fields=tuple(fields))
         if isinstance(rest, Mapping) and rest:
-            return Shape(MAP, items=self.shape(rest, document, path))
+            return ValueShape(Kind.MAP, items=self.shape(rest, document, path))
         return ANY_SHAPE
 
-    def _choice(self, branches: Any, document: Any, path: tuple[int, ...]) -> Shape:
+    def _choice(self, branches: Any, document: Any, path: tuple[int, ...]) -> ValueShape:
         if not isinstance(branches, Sequence) or isinstance(branches, str):
             raise Undecodable(INVALID_SCHEMA, f"a choice is {shorten(branches)}; it is an array of types")
         known = [each for each in branches if not (isinstance(each, Mapping) and each.get("type") == "null")]

@@ -16,7 +16,7 @@ REFERENCES_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class DecodingLimits:
-    """What one schema or value may cost."""
+    """Limits of one schema and of one value."""
 
     timeout_ms: int = 5_000
     """Time of all requests to the registry for one schema."""

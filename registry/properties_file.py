@@ -18,11 +18,11 @@ from pqbroker.security.errors import SecurityError
 from pqbroker.security.properties import read_properties
 from pqbroker.security.tls_options import tls_options
 
-BASIC: Final = "basic.auth.user.info"
-BEARER: Final = "bearer.auth.token"
-PREFIX: Final = "schema.registry."
-_SOURCES: Final = ("basic.auth.credentials.source", "bearer.auth.credentials.source")
-FILE_BYTES_MAX: Final = 1 << 20
+BASIC_LOGIN: Final = "basic.auth.user.info"
+BEARER_TOKEN: Final = "bearer.auth.token"
+REGISTRY_PREFIX: Final = "schema.registry."
+_LEFT_ASIDE: Final = ("basic.auth.credentials.source", "bearer.auth.credentials.source")
+PROPERTIES_BYTES_MAX: Final = 1 << 20
 
 
 class RegistryAccess(NamedTuple):
@@ -42,29 +42,30 @@ def load_access(file: str) -> RegistryAccess:
         return RegistryAccess("", {})
     try:
         with Path(file).open("rb") as opened:
-            data = opened.read(FILE_BYTES_MAX + 1)
+            data = opened.read(PROPERTIES_BYTES_MAX + 1)
     except OSError as error:
         raise SecurityError(f"cannot read {file}: {error.strerror}") from None
-    if len(data) > FILE_BYTES_MAX:
-        raise SecurityError(f"{file} has more than {FILE_BYTES_MAX} bytes; give a file of properties")
+    if len(data) > PROPERTIES_BYTES_MAX:
+        raise SecurityError(f"{file} has more than {PROPERTIES_BYTES_MAX} bytes; give a file of properties")
     try:
         entries = list(read_properties(data.decode()))
     except UnicodeDecodeError as error:
         raise SecurityError(f"{file} is not UTF-8 at byte {error.start}") from None
-    return _read(file, {name.removeprefix(PREFIX): value.strip() for _, name, value in entries})
+    return _read(file, {name.removeprefix(REGISTRY_PREFIX): value.strip() for _, name, value in entries})
 
 
 def _read(file: str, texts: Mapping[str, str]) -> RegistryAccess:
-    basic, bearer = texts.get(BASIC, ""), texts.get(BEARER, "")
+    basic, bearer = texts.get(BASIC_LOGIN, ""), texts.get(BEARER_TOKEN, "")
     for name in texts:
-        if name not in (BASIC, BEARER, *_SOURCES) and not name.startswith("ssl."):
-            raise SecurityError(f"{file}: unknown name {name}; give {BASIC}, {BEARER} or {PREFIX}ssl.…")
+        if name not in (BASIC_LOGIN, BEARER_TOKEN, *_LEFT_ASIDE) and not name.startswith("ssl."):
+            known = f"{BASIC_LOGIN}, {BEARER_TOKEN} or {REGISTRY_PREFIX}ssl.…"
+            raise SecurityError(f"{file}: unknown name {name}; give {known}")
     if basic and bearer:
-        raise SecurityError(f"{file} has both {BASIC} and {BEARER}; give one of them")
+        raise SecurityError(f"{file} has both {BASIC_LOGIN} and {BEARER_TOKEN}; give one of them")
     if basic and ":" not in basic:
-        raise SecurityError(f"{file}: {BASIC} has no colon; it has the form USER:PASSWORD")
+        raise SecurityError(f"{file}: {BASIC_LOGIN} has no colon; it has the form USER:PASSWORD")
     if not (basic + bearer).isprintable():
-        raise SecurityError(f"{file}: {BASIC if basic else BEARER} has letters that no header may have")
+        raise SecurityError(f"{file}: {BASIC_LOGIN if basic else BEARER_TOKEN} has letters that no header may have")
     authorization = f"Bearer {bearer}" if bearer else ""
     if basic:
         authorization = f"Basic {b64encode(basic.encode()).decode()}"

@@ -205,9 +205,8 @@ def _number(number: Any, name: str) -> int:
 class _Refusing(ErrorListener):  # type: ignore[misc]
     """Refuses what the parser would mend."""
 
-    def syntaxError(  # noqa: N802 - the library's name
-        self, recognizer: Any, symbol: Any, line: int, column: int, message: str, error: Any
-    ) -> NoReturn:
+    def syntaxError(self, *details: Any) -> NoReturn:  # noqa: N802 - the library's name
+        _, _, line, column, message, _ = details
         text = f"the schema is no Protobuf at line {line}, column {column}: {message[:100]}"
         raise Undecodable(INVALID_SCHEMA, text)
 

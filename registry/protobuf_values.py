@@ -16,31 +16,18 @@ from google.protobuf.message_factory import GetMessageClass
 from pqbroker.registry.cursor import Budget, show_float
 from pqbroker.registry.limits import SCHEMA_LEVELS_MAX, DecodingLimits
 from pqbroker.registry.protobuf_files import load_files
-from pqbroker.registry.shapes import (
-    ANY_SHAPE,
-    ARRAY,
-    BINARY,
-    BOOLEAN,
-    DOUBLE,
-    FLOAT,
-    INT,
-    LONG,
-    MAP,
-    RECORD,
-    STRING,
-    TIMESTAMP,
-    UNSIGNED_LONG,
-    Shape,
-)
+from pqbroker.registry.shapes import ANY_SHAPE, ValueShape
+from pqbroker.registry.shapes import ShapeKind as Kind
 from pqbroker.registry.times import show_moment
 from pqbroker.registry.undecodable import INVALID_SCHEMA, INVALID_VALUE, Undecodable
 from pqbroker.registry.wire_format import read_message_path
 
-_SHAPES: Final[Mapping[int, str]] = {
-    FieldDescriptor.CPPTYPE_INT32: INT, FieldDescriptor.CPPTYPE_UINT32: LONG, FieldDescriptor.CPPTYPE_INT64: LONG,
-    FieldDescriptor.CPPTYPE_UINT64: UNSIGNED_LONG, FieldDescriptor.CPPTYPE_DOUBLE: DOUBLE,
-    FieldDescriptor.CPPTYPE_FLOAT: FLOAT, FieldDescriptor.CPPTYPE_BOOL: BOOLEAN, FieldDescriptor.CPPTYPE_ENUM: STRING,
-    FieldDescriptor.CPPTYPE_STRING: STRING,
+_SHAPES: Final[Mapping[int, Kind]] = {
+    FieldDescriptor.CPPTYPE_INT32: Kind.INT, FieldDescriptor.CPPTYPE_UINT32: Kind.LONG,
+    FieldDescriptor.CPPTYPE_INT64: Kind.LONG, FieldDescriptor.CPPTYPE_UINT64: Kind.UNSIGNED_LONG,
+    FieldDescriptor.CPPTYPE_DOUBLE: Kind.DOUBLE, FieldDescriptor.CPPTYPE_FLOAT: Kind.FLOAT,
+    FieldDescriptor.CPPTYPE_BOOL: Kind.BOOLEAN, FieldDescriptor.CPPTYPE_ENUM: Kind.STRING,
+    FieldDescriptor.CPPTYPE_STRING: Kind.STRING,
 }  # fmt: skip
 _WRAPPERS: Final = frozenset(
     f"google.protobuf.{name}Value"
@@ -54,12 +41,13 @@ class ProtobufReader:
     def __init__(self, text: str, references: Mapping[str, str], limits: DecodingLimits) -> None:
         """Compile a schema. Undecodable."""
         self._file = load_files(text, references, limits)
+        self._types_max = limits.schema_types_max
         self._messages: dict[tuple[int, ...], Any] = {}
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> ValueShape:
         """Return the shape of the first message, which values have unless their path says otherwise."""
-        return _shape_of(self._message((0,)), ())
+        return _MessageShaping(self._types_max).message(self._message((0,)), ())
 
     def read(self, body: memoryview, limits: DecodingLimits) -> Any:
         """Return a value, behind the path to its message. Undecodable."""
@@ -85,7 +73,7 @@ class ProtobufReader:
 def _nth(held: Any, step: int) -> Any:
     messages = [each for each in (held.values() if hasattr(held, "values") else held) if not _is_entry(each)]
     if not 0 <= step < len(messages):
-        code = INVALID_VALUE if messages else INVALID_SCHEMA
+        code = INVALID_SCHEMA if hasattr(held, "values") and not messages else INVALID_VALUE
         raise Undecodable(code, f"the value names message {step}, and its schema has {len(messages)} there")
     return messages[step]
 
@@ -94,40 +82,47 @@ def _is_entry(message: Any) -> bool:
     return bool(message.GetOptions().map_entry)
 
 
-def _shape_of(message: Any, path: tuple[str, ...]) -> Shape:
-    if (known := _known_shape(message)) is not None:
-        return known
-    if message.full_name in path or len(path) > SCHEMA_LEVELS_MAX:
-        return ANY_SHAPE
-    inner = (*path, message.full_name)
-    return Shape(RECORD, True, tuple((field.name, _field_shape(field, inner)) for field in message.fields))
+class _MessageShaping:
+    """Finds the shapes of messages, each as often as it is named: beyond as many parts as a schema may have, anything.
+    """
 
+    def __init__(self, types_max: int) -> None:
+        self._left = types_max
 
-def _known_shape(message: Any) -> Shape | None:
-    name = message.full_name
-    if name == "google.protobuf.Timestamp":
-        return Shape(TIMESTAMP)
-    if name in _WRAPPERS:
-        return replace(_single_shape(message.fields_by_name["value"], ()), is_optional=True)
-    if name == "google.protobuf.Duration":
-        return Shape(STRING)
-    return ANY_SHAPE if name in _OPEN else None
+    def message(self, message: Any, path: tuple[str, ...]) -> ValueShape:
+        """Return the shape of a message that lies in those of `path`."""
+        known = self._known(message)
+        if known is not None:
+            return known
+        self._left -= len(message.fields) + 1
+        if message.full_name in path or len(path) > SCHEMA_LEVELS_MAX or self._left < 0:
+            return ANY_SHAPE
+        inner = (*path, message.full_name)
+        return ValueShape(Kind.RECORD, True, tuple((field.name, self._field(field, inner)) for field in message.fields))
 
+    def _known(self, message: Any) -> ValueShape | None:
+        name = message.full_name
+        if name == "google.protobuf.Timestamp":
+            return ValueShape(Kind.TIMESTAMP)
+        if name in _WRAPPERS:
+            return replace(self._single(message.fields_by_name["value"], ()), is_optional=True)
+        if name == "google.protobuf.Duration":
+            return ValueShape(Kind.STRING)
+        return ANY_SHAPE if name in _OPEN else None
 
-def _field_shape(field: Any, path: tuple[str, ...]) -> Shape:
-    if not field.is_repeated:
-        return replace(_single_shape(field, path), is_optional=field.has_presence)
-    if field.message_type is not None and _is_entry(field.message_type):
-        return Shape(MAP, False, items=_single_shape(field.message_type.fields_by_name["value"], path))
-    return Shape(ARRAY, False, items=_single_shape(field, path))
+    def _field(self, field: Any, path: tuple[str, ...]) -> ValueShape:
+        if not field.is_repeated:
+            return replace(self._single(field, path), is_optional=field.has_presence)
+        if field.message_type is not None and _is_entry(field.message_type):
+            return ValueShape(Kind.MAP, False, items=self._single(field.message_type.fields_by_name["value"], path))
+        return ValueShape(Kind.ARRAY, False, items=self._single(field, path))
 
-
-def _single_shape(field: Any, path: tuple[str, ...]) -> Shape:
-    if field.message_type is not None:
-        return _shape_of(field.message_type, path)
-    if field.type == FieldDescriptor.TYPE_BYTES:
-        return Shape(BINARY, False)
-    return Shape(_SHAPES[field.cpp_type], False)
+    def _single(self, field: Any, path: tuple[str, ...]) -> ValueShape:
+        if field.message_type is not None:
+            return self.message(field.message_type, path)
+        if field.type == FieldDescriptor.TYPE_BYTES:
+            return ValueShape(Kind.BINARY, False)
+        return ValueShape(_SHAPES[field.cpp_type], False)
 
 
 def _show_message(message: Any, budget: Budget) -> Any:

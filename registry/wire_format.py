@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from pqbroker.registry.undecodable import INVALID_VALUE, NOT_FRAMED, Undecodable
 
-MAGIC: Final = 0
+FRAME_MAGIC: Final = 0
 FRAME_BYTES: Final = 5
 _VARINT_BYTES_MAX: Final = 10
 
@@ -19,7 +19,7 @@ class Framed(NamedTuple):
 
 def unframe(content: bytes) -> Framed:
     """Return the parts of a value. Undecodable NOT_FRAMED."""
-    if len(content) < FRAME_BYTES or content[0] != MAGIC:
+    if len(content) < FRAME_BYTES or content[0] != FRAME_MAGIC:
         text = "does not begin with a 0 and the four bytes of a schema's number, as producers with a registry write"
         raise Undecodable(NOT_FRAMED, f"the content {text}")
     return Framed(int.from_bytes(content[1:FRAME_BYTES]), memoryview(content)[FRAME_BYTES:])

@@ -100,10 +100,7 @@ def _export(part: _Part, draft: Path, decoder: RecordDecoder | None) -> int:
     with contextlib.closing(writer), Progress("records exported", total) as shown:
         for index in starts:
             for columns in read_columns(cluster, topic, index, starts[index], ends[index], isolation):
-                if decoder is not None:
-                    keys, values = ([*map(decoder.content, each)] for each in (columns.keys, columns.values))
-                    columns = columns._replace(keys=keys, values=values)
-                writer.add(index, columns)
+                writer.add(index, columns if decoder is None else decoder.columns(columns))
                 count += len(columns.offsets)
                 shown.reach(count)
     return count

@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from pqbroker.cli.notices import tell
 from pqbroker.cli.parsing import option
 from pqbroker.cli.records.formats import ReadRecord
 from pqbroker.cli.refusals import WrongInput
 from pqbroker.registry.named import NamedRegistry
+
+if TYPE_CHECKING:
+    from pqbroker.cli.records.columns import Columns
 
 RegistryOption = Annotated[
     str | None,
@@ -41,7 +44,7 @@ class DecodedRecord(NamedTuple):
 
 
 class RecordDecoder:
-    """Decodes contents; each reason why some stay as they are is told once."""
+    """Decodes contents, and prints each reason once for which some stay as they are."""
 
     def __init__(self, registry: NamedRegistry) -> None:
         from pqbroker.registry.decoding import ContentDecoder
@@ -55,6 +58,11 @@ class RecordDecoder:
         return DecodedRecord(
             record.topic, record.partition, record.offset, record.timestamp, key, value, record.headers
         )
+
+    def columns(self, columns: "Columns") -> "Columns":
+        """Return columns of records as they are exported."""
+        keys, values = ([*map(self.content, each)] for each in (columns.keys, columns.values))
+        return columns._replace(keys=keys, values=values)
 
     def content(self, content: bytes | None) -> bytes | None:
         """Return JSON, or the content itself where no producer with a registry wrote it, or decoding fails."""
@@ -72,7 +80,7 @@ class RecordDecoder:
 
 
 _TOLD_MAX = 20
-"""Reasons that are told; a topic may have one for each record."""
+"""Reasons that are printed; a topic may have one for each record."""
 
 
 def decoder_of(registry: str | None, config: Path | None) -> RecordDecoder | None:

@@ -6,6 +6,7 @@ Once it has a query the worker leads; the kinds of messages:
     broker  query     {query, format, explain, depth_max, memory_bytes_max, columns_bytes_max}
     worker  find      {topics: [name]}; answered by
     broker  found     {topics: {name: {id, bounds: [[start, end] of each partition], columns: its schema's, or null,
+                      decoding: as below, or null, columns_max: of a registry's schema,
                       unmounted: [tablet], revisions: [what changes when rows of a partition go]}}}; of a sorted table
                       {sorted: its schema, as below, pivots: the first key of each tablet, timestamp: what the query
                       reads at, unmounted}

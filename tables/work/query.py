@@ -5,7 +5,7 @@ DuckDB sees Arrow and nothing else: no file, no extension, no setting, none of t
 
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -24,7 +24,7 @@ from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.results import WRITERS, send_pieces
 from pqbroker.tables.work.scanning import Origin, Tally, TopicScan, scan
 from pqbroker.tables.work.sorted.table_scan import SortedTableScan
-from pqbroker.tables.work.views import view_of
+from pqbroker.tables.work.views import registry_view, view_of
 from pqbroker.tables.work.watching import Watch
 
 _ROWS_AT_ONCE = 16_384
@@ -118,7 +118,10 @@ def _wanted_of_topic(named: Named, found: Found) -> TopicScan:
         rows = Range(start, end - 1).within(named.rows)
         if named.tablets.least <= tablet <= named.tablets.most and rows.least <= rows.most:
             spans.append(RowRange(tablet, rows.least, rows.most + 1))
-    view = view_of(found["columns"], found["formats"])
+    if found["columns"] is None and found.get("decoding"):
+        view = registry_view(named.topic, found["decoding"], found["columns_max"])
+    else:
+        view = view_of(found["columns"], found["formats"])
     times = Range() if view.is_typed("timestamp_ms") else named.times
     commits = None
     if TIMESTAMP in view.filled:
@@ -152,11 +155,13 @@ def _explain(connection: Any, parsed: Parsed, wanted: Sequence[Scan], tally: Tal
     }
 
 
-def _refusal(error: Any, wanted: Iterable[Scan]) -> QueryRefused:
+def _refusal(error: Any, wanted: Collection[Scan]) -> QueryRefused:
     text = str(error).partition("\n\n")[0]
     if no_column := _NO_COLUMN.search(text):
         known = list(dict.fromkeys(name for each in wanted for name in each.types))
-        return QueryRefused("QUERY_FAILED", f"there is no column {no_column[1]!r}", nearest(no_column[1], known))
+        reasons = [each.view.reason for each in wanted if isinstance(each, TopicScan) and each.view.reason]
+        message = "; ".join([f"there is no column {no_column[1]!r}", *reasons])
+        return QueryRefused("QUERY_FAILED", message, nearest(no_column[1], known))
     if "Max expression depth" in text:
         text = "the query has an expression of more than 1000 operators within one another, or as many joins or WITHs"
         return QueryRefused("INVALID_QUERY", text, "Split it: AND, OR, IN and UNION ALL may be of any length.")

@@ -136,7 +136,7 @@ def _stretch(stretches: _Stretches, wanted: TopicScan, span: RowRange, tally: Ta
     stretch = kept.find(tablet_key, span.start, wanted.columns)
     if stretch is None:
         stretch = _read_stretch(stretches, wanted, span, tally)
-        if wanted.timestamp_min == ALL_TIMES:
+        if wanted.timestamp_min == ALL_TIMES and wanted.view.is_whole:
             kept.keep(tablet_key, stretch)
     return stretch
 

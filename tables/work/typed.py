@@ -5,7 +5,7 @@ The rules are `rows.decode_row`'s, which reads the latter.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy
 import pyarrow
@@ -22,10 +22,30 @@ ARROW_TYPES: Final[Mapping[str, Any]] = {**STORED_TYPES, "any": JSON_TYPE, "time
 """Arrow types by the name of a column's type."""
 
 
+class RowColumns(Protocol):
+    """Makes columns, and `$error`, of records' keys and values."""
+
+    @property
+    def types(self) -> Mapping[str, Any]:
+        """Return the Arrow types of the columns by name, in order; `$error` says why a record is not a row."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Return True unless a record was no row for a reason that may pass: its columns are not kept."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Return the parts of a record that columns come from."""
+
+    def make(self, parts: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return arrays by name from the parts, binary arrays by name."""
+
+
 class TypedColumns:
-    """Makes the columns of a schema, and `$error`, of records' keys and values."""
+    """Makes the columns of a schema that the topic has."""
 
     __slots__ = ("_parts", "_schema", "types")
+    is_whole = True
 
     def __init__(self, schema: Schema) -> None:
         columns = schema.columns.values()

@@ -1,8 +1,8 @@
 """Columns of a topic in SQL: those of every record, and those of its schema where it has one."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow
@@ -14,7 +14,7 @@ from pqbroker.tables.formats import Formats
 from pqbroker.tables.rows import ERROR, ROW_INDEX, TABLET_INDEX
 from pqbroker.tables.schema import read_schema
 from pqbroker.tables.work.refusal import QueryRefused
-from pqbroker.tables.work.typed import TypedColumns
+from pqbroker.tables.work.typed import RowColumns, TypedColumns
 
 HEADER_TYPE: Final = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
 RAW: Final[Mapping[str, Any]] = {
@@ -39,11 +39,18 @@ class View:
     """Arrow types of columns by name; the columns of `*` come first."""
     starred: int
     """Number of columns that `*` shows."""
-    typed: TypedColumns | None = None
+    typed: RowColumns | None = None
     text: str = ""
     """The schema; two views with one text have the same columns."""
     filled: tuple[str, ...] = ()
     """Columns of the schema that the table fills."""
+    reason: str = ""
+    """Reason why columns of a registry's schema are missing."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Return True if the columns that were made may be kept."""
+        return self.typed is None or self.typed.is_whole
 
     def columns(self, used: Collection[str], *, has_star: bool) -> tuple[str, ...]:
         """Return the columns that a query needs which uses these names, folded; one at least, for rows are counted.
@@ -83,9 +90,27 @@ def view_of(columns: Sequence[Mapping[str, Any]] | None, formats: Formats) -> Vi
         return RAW_VIEW
     schema = read_schema(columns, len(columns), formats)
     typed = TypedColumns(schema)
-    known = {**typed.types, **_FILLED}
-    types = {name: RAW[name] for name in (TABLET_INDEX, ROW_INDEX)} | {name: known[name] for name in schema.shown}
+    text = json.dumps([columns, formats])
+    return _view(typed, schema.shown, {**typed.types, **_FILLED}, text, schema.filled)
+
+
+def registry_view(topic: str, decoding: Mapping[str, Any], columns_max: int) -> View:
+    """The view of a topic that names a registry; where that does not answer, it has the columns of every topic, and
+    `$error` says why."""
+    from pqbroker.tables.work.registry_columns import RegistryColumns
+
+    typed = RegistryColumns(topic, decoding, columns_max)
+    names = [name for name in typed.types if name != ERROR]
+    view = _view(typed, names, typed.types, typed.identity, ())
+    if names:
+        return replace(view, reason=typed.reason)
+    return View({**RAW, ERROR: typed.types[ERROR]}, len(RAW) + 1, typed, typed.identity, (), typed.reason)
+
+
+def _view(
+    typed: RowColumns, shown: Iterable[str], known: Mapping[str, Any], text: str, filled: tuple[str, ...]
+) -> View:
+    types = {name: RAW[name] for name in (TABLET_INDEX, ROW_INDEX)} | {name: known[name] for name in shown}
     taken = {folded(name) for name in types}
     hidden = {name: kind for name, kind in RAW.items() if name not in taken}
-    text = json.dumps([columns, formats])
-    return View({**types, **hidden, ERROR: known[ERROR]}, len(types), typed, text, schema.filled)
+    return View({**types, **hidden, ERROR: known[ERROR]}, len(types), typed, text, filled)

@@ -52,10 +52,10 @@ def test_an_export_has_the_same_json(
 ) -> None:
     topic, file = fresh_name(), tmp_path / "orders.jsonl"
     assert our_shell("topic", "create", topic).status == 0
-    written(our_shell, topic, tmp_path, framed(registry.add("orders-value", ORDER), order(5)))
+    written(our_shell, topic, tmp_path, framed(registry.add("orders-value", ORDER), order(3)))
     said = our_shell("topic", "export", topic, str(file), "--registry", registry.address)
     assert said.status == 0, said.errors
-    assert json.loads(file.read_text())["value"] == '{"id":5}'
+    assert json.loads(file.read_text())["value"] == '{"id":3}'
 
 
 def test_credentials_come_from_a_file(
@@ -64,10 +64,10 @@ def test_credentials_come_from_a_file(
     topic, file = fresh_name(), tmp_path / "registry.properties"
     assert our_shell("topic", "create", topic).status == 0
     registry.authorization = "Bearer abc"
-    written(our_shell, topic, tmp_path, framed(registry.add("orders-value", ORDER), order(5)))
+    written(our_shell, topic, tmp_path, framed(registry.add("orders-value", ORDER), order(3)))
     file.write_text("bearer.auth.token = abc")
     assert our_shell("consume", topic, "--registry", registry.address).errors.count("it answered 401") == 1
     options = ["--registry", registry.address, "--registry-config", str(file)]
-    assert our_shell("consume", topic, *options).output == '{"id":5}\n'
+    assert our_shell("consume", topic, *options).output == '{"id":3}\n'
     assert our_shell("consume", topic, "--registry", "http://me:pw@localhost").status == 2
     assert our_shell("consume", topic, "--registry-config", str(file)).status == 2

@@ -784,6 +784,36 @@ LIMITS = (
         "broker/web/test_sql_limits.py::test_a_worker_that_waits_too_long_for_a_query_is_ended",
     ),
     Limit(
+        "answers whose records are decoded at once",
+        ("pqbroker.registry.decodings.max", "pqbroker.registry.decoding.ms.max"), "records stay raw, with the reason",
+        "broker/web/test_decoded_records.py::test_more_answers_than_may_be_decoded_at_once_stay_raw",
+    ),
+    Limit(
+        "bytes and types of a registry's schema",
+        ("pqbroker.registry.schema.bytes.max", "pqbroker.registry.schema.types.max"),
+        "records stay raw, with the reason",
+        "registry/test_hostile_schemas.py::test_a_hostile_schema_is_refused_by_name",
+        share=Share.REQUEST,
+    ),
+    Limit(
+        "fields and elements of a decoded value", ("pqbroker.registry.value.parts.max",),
+        "the record stays raw, with the reason",
+        "registry/test_hostile_schemas.py::test_a_hostile_value_is_refused_by_name", share=Share.REQUEST,
+    ),
+    Limit(
+        "levels of a decoded value", ("registry/limits.py:VALUE_LEVELS_MAX",), "the record stays raw, with the reason",
+        "registry/test_hostile_schemas.py::test_a_hostile_value_is_refused_by_name", share=Share.REQUEST,
+    ),
+    Limit(
+        "schemas that a worker remembers of a registry", ("pqbroker.registry.schemas.max",),
+        "the one used longest ago is forgotten",
+        "registry/test_decoding.py::test_schemas_are_forgotten_beyond_the_limit",
+    ),
+    Limit(
+        "time that a registry has to answer", ("pqbroker.registry.timeout.ms",), "records stay raw, with the reason",
+        "registry/test_decoding.py::test_a_registry_that_answers_byte_by_byte_is_left_at_the_deadline",
+    ),
+    Limit(
         "bytes that a follower has not read", ("pqbroker.http.unsent.bytes.max", "pqbroker.http.request.timeout.ms"),
         "the next records wait; the connection closes",
         "broker/web/test_following.py::test_a_follower_that_never_reads_is_cut",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from pqbroker.broker.services.sql.counters import ANSWERED, FAILED, LEFT
 from pqbroker.broker.services.sql.workers import Workers
+from pqbroker.broker.services.topics.named_registries import decoding_of
 from pqbroker.broker.services.topics.partitions import needs_keys, unknown_topic
 from pqbroker.broker.services.topics.topic_schemas import schema_of
 from pqbroker.conf.broker import BrokerSettings
@@ -218,13 +219,18 @@ class Query:
 
     async def _snapshot_of_now(self, names: Sequence[str], of_tables: Sequence[str]) -> dict[str, Any]:
         self._topics = {name: self._targets.topic(name) for name in names if name not in of_tables}
-        found = {name: _snapshot_of(topic, self._question.isolation) for name, topic in self._topics.items()}
+        found = {name: self._snapshot_of_topic(topic) for name, topic in self._topics.items()}
         for name, topic in self._topics.items():
             if needs_keys(topic):
                 self._keep_up_to(topic, [end_offset for _, end_offset in found[name]["bounds"]])
         for name in of_tables:
             found[name] = {**await self._sorted_reads().snapshot(name)}
         return found
+
+    def _snapshot_of_topic(self, topic: Topic) -> dict[str, Any]:
+        settings = self._settings
+        found = _snapshot_of(topic, self._question.isolation)
+        return {**found, "decoding": decoding_of(topic, settings), "columns_max": settings.table_columns_max}
 
     def _keep_up_to(self, topic: Topic, ends: Sequence[int]) -> None:
         """Have no cleaning take out what only a record behind these offsets makes superfluous."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.registries.decoding import RecordDecoding
-from pqbroker.broker.services.registries.named import decoding_of
+from pqbroker.broker.services.topics.named_registries import decoding_of
 from pqbroker.broker.services.topics.partitions import find_readable
 from pqbroker.broker.web.resources.contents import RECORD, read_text
 from pqbroker.broker.web.resources.following import follow

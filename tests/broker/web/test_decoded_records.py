@@ -1,14 +1,19 @@
 """Records of topics that name a registry: decoded over HTTP, and raw with the reason where that fails."""
 
 import io
+import json
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import fastavro
 import pytest
 
+from pqbroker.protocol.records import Record
 from tests.broker.web.conftest import Web
+from tests.broker.web.test_records import write
 from tests.support.schema_registry import TestRegistry, framed, serving
 
 ORDER: dict[str, Any] = {
@@ -16,6 +21,13 @@ ORDER: dict[str, Any] = {
         {"name": "id", "type": "long"}, {"name": "note", "type": ["null", "string"]},
     ],
 }  # fmt: skip
+
+LATER: list[Any] = [
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+    {"name": "raw", "type": "bytes"},
+    {"name": "tags", "type": {"type": "array", "items": "string"}},
+]
 
 
 @pytest.fixture
@@ -30,8 +42,12 @@ async def web(serve: Callable[..., Awaitable[Web]], registry: TestRegistry) -> W
 
 
 def order(number: int, note: str | None = None) -> bytes:
+    return encoded(ORDER, {"id": number, "note": note})
+
+
+def encoded(schema: dict[str, Any], value: dict[str, Any]) -> bytes:
     content = io.BytesIO()
-    fastavro.schemaless_writer(content, fastavro.parse_schema(ORDER), {"id": number, "note": note})
+    fastavro.schemaless_writer(content, fastavro.parse_schema(schema), value)
     return content.getvalue()
 
 
@@ -103,3 +119,47 @@ async def test_more_answers_than_may_be_decoded_at_once_stay_raw(
     (found,) = await decoded(web)
     assert found["value"]["code"] == "TOO_MANY_DECODINGS"
     assert "pqbroker.registry.decodings.max = 0" in found["value"]["reason"]
+
+
+async def rows(web: Web, query: str) -> list[Any]:
+    status, answer = await web.ask("POST", "/v1/sql", {"query": query, "format": "json"})
+    assert status == 200, answer
+    return [json.loads(line) for line in answer.splitlines()] if isinstance(answer, str) else [answer]
+
+
+async def test_sql_has_the_columns_of_the_latest_schema(web: Web, registry: TestRegistry) -> None:
+    await web.node.create_topic("t", value_registry="main", key_registry="main")
+    first = registry.add("t-value", ORDER)
+    key = registry.add("t-key", '"string"')
+    await web.node.produce("t", framed(first, order(1)), b"no frame")
+    later: dict[str, Any] = {**ORDER, "fields": [*ORDER["fields"], *LATER]}
+    second = registry.add("t-value", later)
+    value = {
+        "id": 2, "note": "b", "at": datetime(2026, 1, 1, tzinfo=UTC), "price": Decimal("1.50"), "raw": b"\xff",
+        "tags": ["x", "y"],
+    }  # fmt: skip
+    await write(web, Record(0, 5, framed(key, b"\x04ab"), framed(second, encoded(later, value))))
+    shown = "id, note, price, at, json_array_length(tags) AS n, octet_length(raw) AS o, key"
+    (found,) = await rows(web, f"SELECT {shown} FROM t WHERE \"$error\" IS NULL AND price > 1")
+    assert found == {
+        "id": 2, "note": "b", "price": 1.5, "at": found["at"], "n": 2, "o": 1, "key": "ab",
+    }  # fmt: skip
+    assert "2026-01-01" in str(found["at"])
+    (found,) = await rows(web, "SELECT count(*) AS n, max(id) AS id, count(\"$error\") AS wrong FROM t")
+    assert found == {"n": 3, "id": 2, "wrong": 1}
+
+
+async def test_sql_has_raw_columns_and_the_reason_while_the_registry_is_down(
+    web: Web, registry: TestRegistry
+) -> None:
+    await web.node.create_topic("t", value_registry="main")
+    await web.node.produce("t", framed(registry.add("t-value", ORDER), order(1)))
+    registry.is_down = True
+    (found,) = await rows(web, 'SELECT octet_length(value) AS size, "$error" AS why FROM t')
+    assert found["size"] == 5 + len(order(1))
+    assert "it answered 503" in found["why"]
+    _, code, message = await web.refusal("POST", "/v1/sql", {"query": "SELECT id FROM t", "format": "json"})
+    assert code == "QUERY_FAILED"
+    assert "there is no column 'id'; the values of t have no columns: the registry main: it answered 503" in message
+    registry.is_down = False
+    assert await rows(web, "SELECT id FROM t") == [{"id": 1}]
