@@ -3,7 +3,7 @@
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, NamedTuple
 
@@ -17,6 +17,7 @@ from pqbroker.cli.notices import tell
 from pqbroker.cli.options import Broker, Json
 from pqbroker.cli.output import has_colour, show_bytes, show_json, table_lines, write
 from pqbroker.cli.parsing import option
+from pqbroker.cli.refusals import CommandError
 from pqbroker.cli.web import NobodyAnswers, Web
 
 GROUPS_MAX = 50
@@ -29,6 +30,7 @@ PASS_COLUMNS = ("cleaned", "partition", "reason", "seconds", "read", "written", 
 TOPIC_COLUMNS = ("topic", "partitions", "records", "size", "records/s", "bytes/s")
 GROUP_COLUMNS = ("group", "state", "members", "lag", "read/s")
 """Headings for people; programs get the names of the rows' fields."""
+NO_GROUPS = "no groups"
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
@@ -50,6 +52,8 @@ class Look(NamedTuple):
     spans: dict[TopicPartition, tuple[int, int]]
     sizes: dict[TopicPartition, int]
     groups: dict[str, GroupFigures]
+    groups_unknown: str = ""
+    """Reason why the groups are not known; empty: they are."""
 
 
 class TopicRow(NamedTuple):
@@ -152,8 +156,10 @@ def _show_next(addresses: tuple[str, "Inside"], before: Look, *, is_screen: bool
         return now
     size = shutil.get_terminal_size()
     passes = () if seen is None else seen.passes
-    lines = screen(topics, groups, size.columns if is_screen else None, size.lines if is_screen else None, passes)
-    lines = [*([] if seen is None else map(_condition_line, seen.conditions[:CONDITIONS_SHOWN])), *lines]
+    wrong = [] if seen is None else condition_lines(seen.conditions)
+    height = size.lines - len(wrong) if is_screen else None
+    no_groups = now.groups_unknown or NO_GROUPS
+    lines = [*wrong, *screen(topics, groups, size.columns if is_screen else None, height, passes, no_groups)]
     if is_screen:
         _draw([f"pqbroker top - {broker} - {time.strftime('%H:%M:%S')}", *lines])
     else:
@@ -164,6 +170,18 @@ def _show_next(addresses: tuple[str, "Inside"], before: Look, *, is_screen: bool
 def look(cluster: Cluster) -> Look:
     """Ask for all of it; CommandError."""
     topics = [each for each in cluster.topics().values() if not each.is_internal]
+    spans, sizes = read_spans(cluster, topics), read_sizes(cluster)
+    try:
+        groups, cause = _read_groups(cluster), ""
+    except NoBroker:
+        raise
+    except CommandError as refused:
+        groups, cause = {}, str(refused)
+    return Look(time.monotonic(), spans, sizes, groups, cause)
+
+
+def _read_groups(cluster: Cluster) -> dict[str, GroupFigures]:
+    """Ask for groups and their offsets. CommandError, as while no node coordinates any since its disk is full."""
     groups: dict[str, GroupFigures] = {}
     for name in list(list_groups(cluster))[:GROUPS_MAX]:
         try:
@@ -171,7 +189,7 @@ def look(cluster: Cluster) -> Look:
             groups[name] = GroupFigures(found.state, len(found.members), found.offsets)
         except OffsetsUnknown as unknown:
             groups[name] = GroupFigures(unknown.group.state, len(unknown.group.members), None)
-    return Look(time.monotonic(), read_spans(cluster, topics), read_sizes(cluster), groups)
+    return groups
 
 
 class Seen(NamedTuple):
@@ -204,8 +222,14 @@ class Inside(NamedTuple):
         return Seen(state["status"], state.get("conditions", []), passes)
 
 
-def _condition_line(one: dict[str, Any]) -> str:
-    return f"{one['severity']}: {one['kind']} at {one['place']}: {one['cause']}"
+def condition_lines(conditions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return two lines for each of the gravest conditions, and one with the number of the others."""
+    lines = []
+    for one in conditions[:CONDITIONS_SHOWN]:
+        lines.append(f"{one['severity']}: {one['kind']} at {one['place']}: {one['cause']}")
+        lines.append(f"  to cure it: {one['cure']}")
+    more = len(conditions) - CONDITIONS_SHOWN
+    return [*lines, f"{more} more: `pqbroker cluster health` shows all"] if more > 0 else lines
 
 
 def topic_rows(before: Look, now: Look) -> list[TopicRow]:
@@ -240,7 +264,7 @@ def group_rows(before: Look, now: Look) -> list[GroupRow]:
 
 def screen(
     topics: list[TopicRow], groups: list[GroupRow], width: int | None, height: int | None,
-    passes: Sequence[PassRow] = (),
+    passes: Sequence[PassRow] = (), no_groups: str = NO_GROUPS,
 ) -> list[str]:  # fmt: skip
     """Return both tables, cut to a terminal: half of its lines for each, more where the other needs less. Passes come
     last, if there are any."""
@@ -248,7 +272,7 @@ def screen(
     coloured = width is not None and has_colour()
     tables = [
         table_lines(TOPIC_COLUMNS, shown, width, coloured=coloured) if topics else ["no topics"],
-        table_lines(GROUP_COLUMNS, groups, width, coloured=coloured) if groups else ["no groups"],
+        table_lines(GROUP_COLUMNS, groups, width, coloured=coloured) if groups else [no_groups],
     ]
     last = ["", *table_lines(PASS_COLUMNS, map(_pass_row, passes), width, coloured=coloured)] if passes else []
     if height is not None:

@@ -231,13 +231,18 @@ class Pool:
         return [path for path, key in found if key is not None and key not in self.segments]
 
     def stats(self, colour: Colour) -> PoolStats:
-        space = self._limits.statvfs(self.path)
+        """Return the pool's space; a disk that has gone has 0 bytes."""
+        try:
+            space = self._limits.statvfs(self.path)
+            free, total = space.f_bavail * space.f_frsize, space.f_blocks * space.f_frsize
+        except OSError:
+            free = total = 0
         segments = list(self.segments.values())
         return PoolStats(
             self.name,
             str(self.path.absolute()),
-            space.f_bavail * space.f_frsize,
-            space.f_blocks * space.f_frsize,
+            free,
+            total,
             sum(segment.live for segment in segments),
             sum(segment.end for segment in segments),
             colour,

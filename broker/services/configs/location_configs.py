@@ -20,10 +20,16 @@ def locations(node: LocatedNode) -> dict[str, str]:
     advertised = advertised_addresses(node.listeners, node.settings.advertised_listeners)
     return {
         LISTENERS: ",".join(f"{one.name}://{one.address}" for one in node.listeners),
-        ADVERTISED: ",".join(f"{one.name}://{advertised.get(one.name, one.address)}" for one in node.listeners),
+        ADVERTISED: advertised_listeners(node),
         DIRECTORIES: ",".join(pool.directory for pool in node.pools()),
         HTTP_PLACE: _advertised_http(node, advertised),
     }
+
+
+def advertised_listeners(node: LocatedNode) -> str:
+    """Return where Kafka clients reach the node, in the form of the setting; it needs no open cell."""
+    advertised = advertised_addresses(node.listeners, node.settings.advertised_listeners)
+    return ",".join(f"{one.name}://{advertised.get(one.name, one.address)}" for one in node.listeners)
 
 
 def _advertised_http(node: LocatedNode, advertised: Mapping[str, Address]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pqbroker import __version__
 from pqbroker.broker.ground.access import AclOperation
-from pqbroker.broker.services.configs.location_configs import ADVERTISED, locations
+from pqbroker.broker.services.configs.location_configs import advertised_listeners
 from pqbroker.broker.web.routing.routes import Call, Route
 from pqbroker.broker.web.routing.schemas import COUNT, TEXT, Schema, array_of, object_of
 
@@ -36,7 +36,7 @@ async def describe(call: Call) -> Any:
         "uptime_ms": max(0, now_ms - node.started_ms),
         "durability": node.settings.durability,
         "listeners": [{"name": one.name, "address": str(one.address)} for one in node.listeners],
-        "advertised": locations(node)[ADVERTISED],
+        "advertised": advertised_listeners(node),
         "is_test_broker": node.settings.test_door,
         "console_writes": node.settings.console_writes,
         "topics": len(list(node.cell.current.topics.names())),
