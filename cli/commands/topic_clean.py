@@ -5,13 +5,16 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from pqbroker.cli.command import Family, declare
-from pqbroker.cli.options import Http, Json, TopicName
+from pqbroker.cli.notices import announce_wait
+from pqbroker.cli.options import INT32_MAX, Http, Json, TopicName
 from pqbroker.cli.output import say, show_bytes, show_json, show_table
 from pqbroker.cli.parsing import option
 from pqbroker.cli.refusals import CommandError
 from pqbroker.cli.web import DEFAULT_HTTP, Web
 
 WAIT_LOOK_S = 0.2
+WAIT_TIMEOUT_S = 3600
+"""Seconds that --wait lasts unless --timeout says otherwise."""
 BUSY = frozenset(("cleaning", "due"))
 """States of a partition that a pass goes over, or will at one of the next looks."""
 _CURES = {
@@ -33,6 +36,10 @@ def clean(
         bool, option("--dry-run", help="Begin nothing: show what a pass would go through.")
     ] = False,
     wait: Annotated[bool, option("--wait", help="Wait until it is done, and show what became of it.")] = False,
+    timeout: Annotated[
+        int,
+        option("--timeout", metavar="SECONDS", least=1, most=INT32_MAX // 1000, help="Time that --wait may take."),
+    ] = WAIT_TIMEOUT_S,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
@@ -43,7 +50,7 @@ def clean(
     with Web(http, cures=_CURES) as web:
         asked = web.post(f"{path}/clean", body, "partitions")["partitions"]
         begun = [one["partition"] for one in asked if one["is_cleaned"] and not dry_run]
-        done = _wait(web, path, begun) if wait else []
+        done = _wait(web, path, begun, timeout) if wait else []
     if json:
         show_json({"topic": topic, "dry_run": dry_run, "partitions": asked, **({"passes": done} if done else {})})
         return
@@ -73,12 +80,23 @@ def _done_row(one: dict[str, Any]) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _wait(web: Web, path: str, partitions: list[int]) -> list[dict[str, Any]]:
-    """Return the pass that ended last over each partition, once none is under way or due."""
-    done = []
-    for partition in partitions:
-        while (found := web.get(f"{path}/partitions/{partition}", "cleaning", limit=1)["cleaning"])["state"] in BUSY:
-            time.sleep(WAIT_LOOK_S)
-        if found["last"] is not None:
-            done.append(found["last"])
+def _wait(web: Web, path: str, partitions: list[int], timeout_s: float) -> list[dict[str, Any]]:
+    """Return the pass that ended last over each partition, once none is under way or due. CommandError at the end of
+    the time, with the partitions that are left."""
+    deadline, done = time.monotonic() + timeout_s, []
+    with announce_wait(f"waiting for the cleaner to go over {len(partitions)} partitions", timeout_s):
+        for place, partition in enumerate(partitions):
+            shown = f"{path}/partitions/{partition}"
+            while (found := web.get(shown, "cleaning", limit=1)["cleaning"])["state"] in BUSY:
+                if time.monotonic() >= deadline:
+                    raise CommandError(_unfinished(partitions[place:], timeout_s))
+                time.sleep(WAIT_LOOK_S)
+            if found["last"] is not None:
+                done.append(found["last"])
     return done
+
+
+def _unfinished(partitions: list[int], timeout_s: float) -> str:
+    left = ", ".join(map(str, partitions))
+    waited = f"after {timeout_s:g} s partitions are not cleaned yet: {left}"
+    return f"{waited}; the broker continues, and `pqbroker top` shows its passes"

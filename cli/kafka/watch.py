@@ -42,12 +42,15 @@ class Watch:
         self._thread = ThreadPoolExecutor(1, "watch")
         """Looks, and closes what the last look left."""
         self._has_moved = False
+        self.moves = 0
+        """Notes of progress so far."""
         self._gone_since_s: float | None = None
         self._given_up: BaseException | None = None
 
     def moved(self) -> None:
         """Note progress of the work: the broker answers."""
         self._has_moved = True
+        self.moves += 1
 
     @property
     def is_gone(self) -> bool:

@@ -3,16 +3,24 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 
 from pqbroker.cli.connection_security import client_options
-from pqbroker.cli.kafka.watch import GONE_TIMEOUT_S, Watch
+from pqbroker.cli.kafka.watch import GONE_TIMEOUT_S, LOOK_EVERY_S, Watch
 from pqbroker.cli.progress import Progress
-from pqbroker.cli.records.client import Acks, Compression, producer, refusal
+from pqbroker.cli.records.client import (
+    UNANSWERED_S,
+    Acks,
+    Compression,
+    RetriedRefusal,
+    producer,
+    refusal,
+    retried_refusal,
+)
 from pqbroker.cli.refusals import CommandError
 
 SAMPLE_EVERY = 100
@@ -59,9 +67,29 @@ def measure(broker: str, topic: str, load: Workload) -> list[Phase]:
     watch = Watch(broker, GONE_TIMEOUT_S)
 
     async def both() -> list[Phase]:
-        return [await _write(broker, topic, load, watch), await _read(broker, topic, load, watch)]
+        with retried_refusal() as retried:
+            written = await _moving(_write(broker, topic, load, watch), watch, retried)
+        return [written, await _read(broker, topic, load, watch)]
 
     return asyncio.run(watch.over(both()))
+
+
+async def _moving(work: Coroutine[Any, Any, Phase], watch: Watch, retried: RetriedRefusal) -> Phase:
+    """Await the writing. CommandError if the broker answers, and acknowledges nothing for UNANSWERED_S: aiokafka
+    retries without end, as where the disk is full."""
+    task = asyncio.ensure_future(work)
+    try:
+        moves, moved_s = watch.moves, time.monotonic()
+        while not task.done():
+            await asyncio.wait([task], timeout=LOOK_EVERY_S)
+            if watch.is_gone or watch.moves != moves:
+                moves, moved_s = watch.moves, time.monotonic()
+            elif time.monotonic() - moved_s > UNANSWERED_S:
+                cause = retried.words
+                raise CommandError(f"no record was acknowledged within {UNANSWERED_S:g} s: {cause}")
+    finally:
+        task.cancel()
+    return await task
 
 
 async def _write(broker: str, topic: str, load: Workload, watch: Watch) -> Phase:

@@ -15,8 +15,8 @@ from tests.support.waiting import wait_until
 PRODUCE = """
 import sys
 from pqbroker.__main__ import main
-from pqbroker.cli.records import client, producing
-client.UNANSWERED_S = producing.UNANSWERED_S = 2.0
+from pqbroker.cli.records import client, measuring, producing
+client.UNANSWERED_S = measuring.UNANSWERED_S = producing.UNANSWERED_S = 2.0
 sys.exit(main())
 """
 
@@ -37,7 +37,11 @@ def ask(running: Broker, path: str, body: object = None) -> object:
 
 
 def produce(running: Broker) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-c", PRODUCE, "produce", "t", "--broker", running.kafka]
+    return start(running, "produce", "t")
+
+
+def start(running: Broker, *words: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-c", PRODUCE, *words, "--broker", running.kafka]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
 
@@ -62,4 +66,14 @@ def test_a_producer_whose_batches_are_refused_names_the_reason(full: Broker) -> 
     _, errors = process.communicate(b"two\nthree\n", timeout=60)
     assert process.returncode == 1
     assert b"records written: 1; none of the 2 behind them was acknowledged within 2 s" in errors
+    assert b"takes no writes" in errors
+
+
+def test_a_measurement_whose_batches_are_refused_names_the_reason(full: Broker) -> None:
+    process = start(full, "bench", "--records", "10000000")
+    wait_until(lambda: "pqbroker-bench-" in json.dumps(ask(full, "/v1/topics")), "the measurement has its topic")
+    ask(full, "/v1/test/store", {"fault": "fill"})
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert b"no record was acknowledged within 2 s" in errors
     assert b"takes no writes" in errors

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from pqbroker.cli.commands.top import PASSES_MAX, Inside, PassRow, screen
+from pqbroker.fixture.http_calls import HttpCalls
 from pqbroker.testing import FOR_TESTS, Broker, broker
 from tests.cli.shell import Said, Shell
 
@@ -55,6 +56,18 @@ def test_a_topic_is_cleaned_and_what_became_of_it_is_shown(clean: Clean, running
     again = clean(topic, "--partition", "0", "--wait")
     assert again.status == 0
     assert "tombstones gone" in again.output
+
+
+def test_waiting_ends_at_its_deadline_and_names_what_is_left(clean: Clean, running: Broker, topic: str) -> None:
+    calls = HttpCalls(lambda: running.http)
+    calls.ask("POST", "/v1/test/store", {"fault": "hold"})
+    try:
+        said = clean(topic, "--partition", "0", "--wait", "--timeout", "1")
+    finally:
+        calls.ask("POST", "/v1/test/store", {"fault": "clear"})
+    assert said.status == 1
+    assert "after 1 s partitions are not cleaned yet: 0; the broker continues" in said.errors
+    assert clean(topic, "--partition", "0", "--wait").status == 0
 
 
 def test_a_dry_run_begins_nothing(clean: Clean, running: Broker, topic: str) -> None:
