@@ -7,10 +7,12 @@ from pqbroker.cli.command import Family, declare
 from pqbroker.cli.kafka.cluster import Cluster
 from pqbroker.cli.kafka.link import DEFAULT_KAFKA
 from pqbroker.cli.kafka.topics import create_topic, delete_topic
+from pqbroker.cli.notices import tell
 from pqbroker.cli.options import INT32_MAX, Broker, Json
 from pqbroker.cli.output import show_json, show_table
 from pqbroker.cli.parsing import option
 from pqbroker.cli.records.client import REQUEST_BYTES_MAX, Acks, Compression
+from pqbroker.cli.refusals import CommandError
 
 COLUMNS = ("phase", "records", "mb", "seconds", "records_per_s", "mb_per_s", "p50_ms", "p99_ms")
 
@@ -46,11 +48,22 @@ def bench(
         try:
             cluster.created(topic)
             phases = measure(cluster.brokers, topic, Workload(records, size, batch, linger, compression, acks))
-        finally:
+        except BaseException:
             if not keep:
-                delete_topic(cluster, topic)
+                _delete_if_possible(cluster, topic)
+            raise
+        if not keep:
+            delete_topic(cluster, topic)
     if json:
         for phase in phases:
             show_json(dict(zip(COLUMNS, phase.row(), strict=True)))
     else:
         show_table(COLUMNS, [phase.row() for phase in phases])
+
+
+def _delete_if_possible(cluster: Cluster, topic: str) -> None:
+    """Delete the topic of a measurement that failed; the failure, which the caller raises, counts more."""
+    try:
+        delete_topic(cluster, topic)
+    except CommandError as refused:
+        tell(f"the topic stays: {refused}")
