@@ -1,4 +1,4 @@
-"""Commands and programs in the pages about sorted tables and transactions run as they stand there, in their order."""
+"""Commands and programs of pages run as they stand there, in their order."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pqbroker.testing import MEMORY, broker
+from pqbroker.testing import FOR_TESTS, MEMORY, broker
 
 DOCS = Path(__file__).parents[2] / "docs"
 _BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -16,7 +16,9 @@ _COMMAND = 'pqbroker() { "$PYTHON" -P -m pqbroker "$@"; }; set -e -o pipefail\n'
 _TIMEOUT_S = 120
 _WAITS = "waiting for an answer"
 """Part of what a command prints on a slow machine."""
-_ADDRESS = "127.0.0.1:8092"
+_WRITTEN = '{"topic"'
+"""Begin of the line in which `produce --json` says how much it has written."""
+_ADDRESS, _KAFKA = "127.0.0.1:8092", "127.0.0.1:9092"
 
 
 def blocks(page: str, language: str, heading: str = "") -> list[str]:
@@ -26,17 +28,22 @@ def blocks(page: str, language: str, heading: str = "") -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("page", ["sorted-tables.md", "transactions.md", "queues.md"])
-def test_commands_of_the_page_run(page: str) -> None:
-    with broker(MEMORY) as running:
+ON_DISK = frozenset(("how-to.md",))
+"""Pages whose commands need a data directory."""
+RUN = ("sorted-tables.md", "transactions.md", "queues.md", "concepts-log.md", "compacted-topics.md", "how-to.md")
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_commands_of_the_page_run(page: str, tmp_path: Path) -> None:
+    with broker(tmp_path / "data" if page in ON_DISK else MEMORY) as running:
         addresses = {"PQBROKER_HTTP": running.http, "PQBROKER_BROKER": running.kafka}
         environment = {**os.environ, **addresses, "PYTHON": sys.executable}
         for block in blocks(page, "sh"):
             done = subprocess.run(
-                ["bash", "-c", _COMMAND + block.replace(_ADDRESS, running.http)], env=environment, capture_output=True,
-                text=True, check=False, timeout=_TIMEOUT_S,
+                ["bash", "-c", _COMMAND + block.replace(_ADDRESS, running.http)], cwd=tmp_path, env=environment,
+                capture_output=True, text=True, check=False, timeout=_TIMEOUT_S,
             )  # fmt: skip
-            told = [line for line in done.stderr.splitlines() if _WAITS not in line]
+            told = [line for line in done.stderr.splitlines() if _WAITS not in line and not line.startswith(_WRITTEN)]
             assert (done.returncode, told) == (0, []), block
             assert '{"error"' not in done.stdout, block
 
@@ -65,3 +72,14 @@ def test_the_program_of_the_page_about_queues_runs(capsys: pytest.CaptureFixture
         assert _ADDRESS in program
         exec(compile(program.replace(_ADDRESS, running.http), "queues.md", "exec"), {})
     assert capsys.readouterr().out.splitlines() == ["1", "[5, 7, 9]", "up_to_date"]
+
+
+def test_the_program_that_bills_each_order_once_runs(tmp_path: Path) -> None:
+    (program,) = blocks("exactly-once.md", "python")
+    with broker(MEMORY, FOR_TESTS) as running:
+        assert _KAFKA in program
+        (tmp_path / "bill.py").write_text(program.replace(_KAFKA, running.kafka), encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "bill.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
+        )
+    assert (done.returncode, done.stdout) == (0, "bill for tea\nbill for cups\n"), done.stderr
