@@ -1,9 +1,9 @@
 """Broker settings: every limit and choice of a node. Names are Kafka's where Kafka has one, `pqbroker.` otherwise.
 
-Those of access rules, the audit log, TLS, the cleaner, HTTP, logins, quotas, registries, SQL, consumer groups,
-transactional producers and test brokers are declared in `access`, `audit`, `tls`, `cleaner`, `http`, `logins` and
-`oauth`, `quotas`, `registry`, `sql`, `consumer_groups`, `transactional_producers` and `cues`; those of Kafka's that
-change nothing here are tables, in `without_effect` and `access_control`.
+Those of access rules, the audit log, TLS, the cleaner, HTTP, logins, quotas, registries, searches, SQL, consumer
+groups, transactional producers and test brokers are declared in `access`, `audit`, `tls`, `cleaner`, `http`, `logins`
+and `oauth`, `quotas`, `registry`, `search`, `sql`, `consumer_groups`, `transactional_producers` and `cues`; those of
+Kafka's that change nothing here are tables, in `without_effect` and `access_control`.
 """
 
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from pqbroker.conf import (
     logins,
     quotas,
     registry,
+    search,
     sql,
     storage,
     tables,
@@ -405,6 +406,14 @@ class BrokerSettings:
     registry_schemas_max: int = registry.SCHEMAS_MAX
     registry_decodings_max: int = registry.DECODINGS_MAX
     registry_decoding_ms_max: int = registry.DECODING_MS_MAX
+    search_searches_max: int = search.SEARCHES_MAX
+    search_time_ms_max: int = search.SEARCH_TIME_MS_MAX
+    search_bytes_max: int = search.SEARCH_BYTES_MAX
+    search_decompressed_bytes_max: int = search.SEARCH_DECOMPRESSED_BYTES_MAX
+    search_batch_bytes_max: int = search.SEARCH_BATCH_BYTES_MAX
+    search_matches_max: int = search.SEARCH_MATCHES_MAX
+    search_answer_bytes_max: int = search.SEARCH_ANSWER_BYTES_MAX
+    search_memory_bytes_max: int = search.SEARCH_MEMORY_BYTES_MAX
 
     # Brokers for tests
     test_door: bool = cues.TEST_DOOR

@@ -51,6 +51,7 @@ from pqbroker.broker.node.parts import Node
 from pqbroker.broker.node.process_samples import process_samples
 from pqbroker.broker.node.table_samples import (
     feed_samples,
+    search_samples,
     sorted_samples,
     sql_samples,
     table_samples,
@@ -238,6 +239,7 @@ class Server:
             await self._http_close()
         self.node.logins.close()
         await self.node.workers.close()
+        await self.node.searchers.close()
         await self._cell.close()
         self._end_audit()
         logging.getLogger(PACKAGE).removeHandler(self._log_tail)
@@ -308,6 +310,7 @@ class Server:
         taken += yield from cleaning_samples(self.node, known)
         taken += transaction_samples(self._cell.current.commits)
         taken += sql_samples(self.node.workers)
+        taken += search_samples(self.node.searchers)
         taken += [Sample("conditions", count, (kind,)) for kind, count in self.node.health.by_kind(self.node).items()]
         taken += process_samples(self.node.started_ms)
         if self._tls is not None:

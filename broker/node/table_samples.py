@@ -1,4 +1,4 @@
-"""Metrics of tables, transactions, staged rows, SQL queries and worker processes, read at scrape time."""
+"""Metrics of tables, transactions, staged rows, SQL queries, searches and worker processes, read at scrape time."""
 
 import resource
 from collections import Counter
@@ -11,6 +11,7 @@ from pqbroker.broker.ground.metrics import Sample, Sampling, TableCounters
 from pqbroker.broker.services.commits.commits import Commits
 from pqbroker.broker.services.materializing.callers import FeedingNode
 from pqbroker.broker.services.queues.registrations import registered
+from pqbroker.broker.services.search.searchers import Searchers
 from pqbroker.broker.services.sql.workers import Workers
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.tablets.scheme_materializations import MaterializationChanges
@@ -170,6 +171,22 @@ def sql_samples(workers: Workers) -> list[Sample]:
         Sample("worker_processes_started", counters.workers_started),
         Sample("worker_processes_lost", counters.workers_lost),
         Sample("worker_resident_bytes", _resident_bytes(pids)),
+    ]
+
+
+def search_samples(searchers: Searchers) -> list[Sample]:
+    """Searches in topics, those under way and those that ended, and their worker processes."""
+    counters, pids, running = searchers.counters, searchers.pids, searchers.running
+    asked = searchers.slots.running + searchers.slots.waiting
+    return [
+        Sample("searches_under_way", running, ("running",)),
+        Sample("searches_under_way", max(asked - running, 0), ("waiting",)),
+        *(Sample("searches", count, (outcome,)) for outcome, count in counters.ended.items()),
+        Sample("search_seconds", histogram=counters.seconds),
+        Sample("search_processes", len(pids)),
+        Sample("search_processes_started", counters.workers_started),
+        Sample("search_processes_lost", counters.workers_lost),
+        Sample("search_resident_bytes", _resident_bytes(pids)),
     ]
 
 

@@ -26,6 +26,7 @@ ROUTE_NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
     "PATCH /v1/topics/{name}/configs": (on_topic(Op.ALTER_CONFIGS),),
     "GET /v1/topics/{name}/records": _READ,
     "POST /v1/topics/{name}/records": _WRITTEN,
+    "POST /v1/topics/{name}/search": _READ,
     "POST /v1/topics/{name}/partitions/{partition}/records": _WRITTEN,
     "GET /v1/topics/{name}/partitions/{partition}": _SEEN,
     "POST /v1/topics/{name}/clean": (on_topic(Op.ALTER), on_topic(Op.DESCRIBE, "is enough to see what would be done")),

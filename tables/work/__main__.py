@@ -1,5 +1,5 @@
 """`python -m pqbroker.tables.work FD`: a worker, which serves the queries, encodes the rows, merges the chunks, cleans
-the logs, decodes and makes rows of the records that come over a socket until that closes."""
+and searches the logs, decodes and makes rows of the records that come over a socket until that closes."""
 
 import contextlib
 import gc
@@ -69,6 +69,8 @@ def _serve(line: Line, watch: Watch, kept: KeptColumns, message: Message) -> Non
             _materialize(line, message)
         elif message.kind == "decode":
             _decode(line, message)
+        elif message.kind == "search":
+            _search(line, message)
         else:
             _answer(line, watch, kept, message)
     except Stopped:
@@ -124,6 +126,11 @@ def _decode(line: Line, message: Message) -> None:
 
     decoded = decode_records(message)
     line.send("decoded", {"resident_bytes": resident_bytes()}, decoded)
+def _search(line: Line, message: Message) -> None:
+    from pqbroker.tables.work.searching import search_records
+
+    search_records(line, message)
+    line.send("done", {"resident_bytes": resident_bytes()})
 
 
 def _encode(line: Line, message: Message) -> None:

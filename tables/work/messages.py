@@ -102,6 +102,18 @@ Records are decoded by the schemas of a registry, which the worker asks:
     worker  decoded   {resident_bytes}; its payload: a JSON array with an object for each record, by part: {schema,
                       type, content} or {code, reason}
 
+Records of a topic are searched:
+
+    broker  search    {topic, terms: as `tables/search/terms.py` reads them, spans: [[partition, first offset, end]],
+                      bytes_total: about, limits: {matches_max, bytes_max, decompressed_bytes_max, batch_bytes_max,
+                      answer_bytes_max, time_ms}, memory_bytes_max}
+    worker  read      {partition, offset, end_offset, is_verified}; answered by
+    broker  stretches {stretches: [{pieces, next_offset, bounds, aborted}], as above; or of one that is damaged
+                      {pieces: [], next_offset, unread: the reason}}
+    worker  result    its payload: lines of the answer
+    worker  done      {resident_bytes}
+    worker  refused   {code, message, cure}
+
 All of them stop like a query.
 """
 

@@ -279,7 +279,7 @@ LIMITS = (
         "length of a regular expression by which a member subscribes",
         (
             "pqbroker.group.expression.characters.max",
-            "broker/services/coordination/expression_engine.py:EXPRESSION_BYTES_MAX",
+            "protocol/expression_engine.py:EXPRESSION_BYTES_MAX",
         ),
         "INVALID_REGULAR_EXPRESSION",
         "broker/services/coordination/test_topic_expressions.py::test_an_expression_that_is_too_long_or_large_is_refused",
@@ -726,6 +726,50 @@ LIMITS = (
         "HTTP answers without an end", ("pqbroker.http.followers.max",), "503",
         "broker/web/test_following.py::test_one_follower_too_many_is_refused",
         share=Share.ADDRESS, beside=_FILLED,
+    ),
+    Limit(
+        "searches in topics", ("pqbroker.search.searches.max",), "they wait; 503 after the time that they may take",
+        "broker/web/test_search.py::test_one_search_too_many_waits_and_is_refused_after_its_time",
+        share=Share.ADDRESS,
+        beside="broker/web/test_search.py::test_one_search_too_many_waits_and_is_refused_after_its_time",
+    ),
+    Limit(
+        "time of a search", ("pqbroker.search.time.ms.max",), "it ends and says where another one continues",
+        "broker/web/test_search.py::test_a_search_ends_when_its_time_is_over", share=Share.REQUEST,
+    ),
+    Limit(
+        "stored and decompressed bytes, matches and bytes of the answer of a search",
+        (
+            "pqbroker.search.bytes.max", "pqbroker.search.decompressed.bytes.max", "pqbroker.search.matches.max",
+            "pqbroker.search.answer.bytes.max",
+        ),
+        "it ends and says where another one continues",
+        "broker/web/test_search.py::test_a_search_ends_at_each_of_its_limits", share=Share.REQUEST,
+    ),
+    Limit(
+        "decompressed bytes of a batch that is searched", ("pqbroker.search.batch.bytes.max",),
+        "it is passed over and named",
+        "broker/web/test_search.py::test_batches_that_hold_no_records_or_too_much_are_named_and_passed_over",
+        share=Share.REQUEST,
+    ),
+    Limit(
+        "memory of a search", ("pqbroker.search.memory.bytes.max",), "413, the worker ends",
+        "broker/web/test_search.py::test_a_search_over_its_memory_ends_and_a_new_worker_serves", share=Share.REQUEST,
+    ),
+    Limit(
+        "terms of a search and their length",
+        ("tables/search/terms.py:TERMS_MAX", "tables/search/terms.py:TERM_CHARACTERS_MAX"), "400, INVALID_SEARCH",
+        "tables/search/test_terms.py::test_terms_that_are_none_are_refused_by_name", share=Share.REQUEST,
+    ),
+    Limit(
+        "memory of a regular expression that searches", ("protocol/expression_engine.py:SEARCHED_BYTES_MAX",),
+        "400, INVALID_SEARCH", "tables/search/test_terms.py::test_terms_that_are_none_are_refused_by_name",
+        share=Share.REQUEST,
+    ),
+    Limit(
+        "batches that a search cannot read, named in its answer", ("tables/work/searching.py:UNREAD_SHOWN_MAX",),
+        "they are counted", "tables/work/test_searching.py::test_batches_that_are_damaged_are_named_up_to_a_number",
+        share=Share.REQUEST,
     ),
     Limit(
         "SQL queries", ("pqbroker.sql.queries.max",), "they wait; 503 after the time that they may take",

@@ -29,7 +29,8 @@ def main(number: int) -> None:
                 line.send(STOPPED, {"resident_bytes": resident_bytes()})
                 continue
             watch.memory_bytes_max = message.document["memory_bytes_max"]
-            text = message.document.get("query") or bytes(message.payload).decode()
+            asked = message.document
+            text = asked.get("query") or asked.get("terms", {}).get("text") or bytes(message.payload).decode()
             name, _, argument = text.partition(" ")
             try:
                 _ACTS[name](line, message, argument)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from pqbroker.broker.services.coordination.expression_engine import ExpressionMatch
+    from pqbroker.protocol.expression_engine import ExpressionMatch
 
 KEPT_EXPRESSIONS_MAX: Final = 16
 """Compiled expressions that are kept for members that subscribe by the same."""
@@ -77,7 +77,7 @@ class TopicExpressions:
 
 
 def _compile(text: str) -> "ExpressionMatch":
-    from pqbroker.broker.services.coordination.expression_engine import compile_expression
+    from pqbroker.protocol.expression_engine import compile_expression
 
     return compile_expression(text)
 

@@ -6,6 +6,7 @@ from typing import Protocol
 from pqbroker.broker.ground.metrics import Metrics
 from pqbroker.broker.services.cells.cell_owner import CellOwner
 from pqbroker.broker.services.cleaning.cleaner import Cleaner
+from pqbroker.broker.services.search.searchers import Searchers
 from pqbroker.broker.services.sql.workers import Workers
 from pqbroker.conf.broker import BrokerSettings
 
@@ -25,5 +26,7 @@ class HealthyNode(Protocol):
     def settings(self) -> BrokerSettings: ...
     @property
     def workers(self) -> Workers: ...
+    @property
+    def searchers(self) -> Searchers: ...
     @property
     def cleaner(self) -> Cleaner: ...

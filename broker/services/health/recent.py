@@ -104,5 +104,6 @@ class Recent:
 
 def _lost_workers(node: HealthyNode) -> Iterable[tuple[str, int]]:
     yield "SQL queries", node.workers.counters.workers_lost
+    yield "searches in topics", node.searchers.counters.workers_lost
     yield "sorted tables", node.cell.current.sorted_tables.share.counters.workers_lost
     yield "the cleaner", node.cleaner.counters.workers_lost

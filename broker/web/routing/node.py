@@ -19,6 +19,7 @@ from pqbroker.broker.services.leaders import Leaders
 from pqbroker.broker.services.logins.logins import Logins
 from pqbroker.broker.services.materializing.callers import FeedingNode
 from pqbroker.broker.services.quotas.client_quotas import ClientQuotas
+from pqbroker.broker.services.search.searchers import Searchers
 from pqbroker.broker.services.sql.workers import Workers
 from pqbroker.broker.services.topics.topic_rates import TopicRates
 
@@ -60,6 +61,10 @@ class WebNode(FeedingNode, CleaningNode, HealthyNode, Protocol):
     @property
     def workers(self) -> Workers:
         """Return the workers that run SQL."""
+
+    @property
+    def searchers(self) -> Searchers:
+        """Return the workers that search in topics."""
 
     @property
     def logins(self) -> Logins: ...

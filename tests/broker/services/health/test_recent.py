@@ -34,6 +34,7 @@ class Scene:
         node: Any = SimpleNamespace(
             metrics=SimpleNamespace(connections_refused=self.refused, connections_gave_way=0, http_refused=0),
             workers=SimpleNamespace(counters=SimpleNamespace(workers_lost=self.lost)),
+            searchers=SimpleNamespace(counters=counters),
             cleaner=SimpleNamespace(counters=counters),
             cell=SimpleNamespace(current=current, retentions=self.retentions),
             clock=lambda: int(1000 * self.now_s) + self.jump_ms,

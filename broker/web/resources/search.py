@@ -1,0 +1,139 @@
+"""Search in all partitions of a topic: what matches as it is found, how far the search is, and why it ended."""
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Final
+
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.ground.refusals import REFUSED
+from pqbroker.broker.services.search.topic_search import SearchQuestion, SearchSpan, TopicSearch
+from pqbroker.broker.services.topics.partitions import find_readable
+from pqbroker.broker.web.resources.contents import CONTENT, RECORD
+from pqbroker.broker.web.resources.isolation import read_isolation
+from pqbroker.broker.web.resources.read_positions import offset_in, read_position
+from pqbroker.broker.web.routing.problems import Problem, bad_request, of_error
+from pqbroker.broker.web.routing.routes import Call, Route, Stream
+from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, array_of, object_of
+from pqbroker.broker.web.routing.stream_forms import LINES
+from pqbroker.pq.reading.query import Isolation, visible_end
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.protocol.positions import EARLIEST, LATEST, Position
+from pqbroker.tables.work.refusal import QueryRefused
+
+MATCHES_DEFAULT: Final = 1000
+SEARCH_STATUSES: Final[Mapping[str, int]] = {
+    "TOO_MANY_SEARCHES": 503, "WORKER_LOST": 503, "SEARCH_TOO_LONG": 504, "SEARCH_TOO_LARGE": 413,
+}  # fmt: skip
+"""HTTP status of refusals before the first byte, by code; others have 400."""
+_TERMS: Final = ("text", "regex", "ignore_case", "key", "headers", "where")
+_BEGINNING: Final = Position("beginning", timestamp=EARLIEST)
+_END: Final = Position("end", timestamp=LATEST)
+
+
+async def search(call: Call) -> Stream:
+    """Problem, KafkaError for what cannot be searched; what its terms are refused for comes with the first piece."""
+    topic, body, settings = call.topic(AclOperation.READ), call.body, call.node.settings
+    isolation = read_isolation(body.get("isolation", "read_committed"), "body.isolation")
+    terms = {name: body[name] for name in _TERMS if name in body}
+    matches_max = body.get("limit", min(MATCHES_DEFAULT, settings.search_matches_max))
+    if matches_max > settings.search_matches_max:
+        most = settings.search_matches_max
+        raise bad_request(f"body.limit is {matches_max}; the most allowed is {most} (pqbroker.search.matches.max)")
+    timeout_ms = min(body.get("timeout_ms", settings.search_time_ms_max), settings.search_time_ms_max)
+    spans = await _spans(call, topic, isolation)
+    question = SearchQuestion(topic, terms, spans, isolation, call.holder, matches_max, timeout_ms)
+    asked = TopicSearch(call.node.searchers, settings, lambda: call.topic(AclOperation.READ), question)
+    return Stream(LINES.content_type, _lines(asked), has_end=True)
+
+
+async def _spans(call: Call, topic: Topic, isolation: Isolation) -> list[SearchSpan]:
+    """Return the parts of partitions to search, those without offsets left out. Problem, KafkaError."""
+    body = call.body
+    first = read_position(call, body["from"], "body.from") if "from" in body else _BEGINNING
+    until = read_position(call, body["until"], "body.until") if "until" in body else _END
+    offsets = _offsets(body.get("offsets", {}))
+    indexes = sorted(offsets) if offsets else range(len(topic.partitions))
+    if "partitions" in body:
+        indexes = sorted(set(body["partitions"]).intersection(indexes) if offsets else set(body["partitions"]))
+    spans: list[SearchSpan] = []
+    for index in indexes:
+        await call.node.turns.breathe()
+        partition = find_readable(topic, index)
+        start = await offset_in(partition, first, isolation, is_clamped=True)
+        if index in offsets:
+            start = min(max(start, offsets[index]), visible_end(partition.state, isolation))
+        end = await offset_in(partition, until, isolation, is_clamped=True)
+        if start < end:
+            spans.append((index, start, end))
+    return spans
+
+
+def _offsets(given: Mapping[str, int]) -> dict[int, int]:
+    """Return offsets by partition. Problem."""
+    for name, offset in given.items():
+        if not (name.isascii() and name.isdigit() and len(name) < 10 and type(offset) is int and offset >= 0):
+            raise bad_request(f"body.offsets has {name[:100]!r}; give partitions and offsets, as next_offsets has them")
+    return {int(name): offset for name, offset in given.items()}
+
+
+async def _lines(asked: TopicSearch) -> AsyncGenerator[bytes, None]:
+    """Problem before the first piece; later a line names the error."""
+    has_begun = False
+    try:
+        async with asked:
+            while (piece := await asked.piece()) is not None:
+                has_begun = True
+                yield piece
+        return
+    except QueryRefused as refusal:
+        status = SEARCH_STATUSES.get(refusal.code, 400)
+        problem = Problem(status, refusal.code, refusal.message, refusal.cure)
+    except REFUSED as error:
+        problem = of_error(error)
+    if not has_begun:
+        raise problem
+    yield (json.dumps(problem.document()) + "\n").encode()
+
+
+_COUNTS: Any = {
+    "matches": COUNT, "records": COUNT, "offsets": COUNT, "offsets_total": COUNT, "bytes": COUNT, "bytes_total": COUNT,
+    "decompressed_bytes": COUNT, "unread": COUNT,
+}  # fmt: skip
+_LINE = object_of(
+    {},
+    {
+        "match": RECORD,
+        "unread": object_of({"partition": COUNT, "offset": OFFSET, "end_offset": OFFSET, "reason": TEXT}),
+        "progress": object_of(_COUNTS),
+        "end": object_of({"reason": TEXT, **_COUNTS, "next_offsets": {"type": "object"}}),
+        "error": {"type": "object"},
+    },
+)
+_MATCH: Any = {
+    "match": {
+        "topic": "orders", "partition": 3, "offset": 41, "timestamp": 1767225600000, "key": "k1",
+        "value": '{"total": 9}', "headers": [],
+    }
+}  # fmt: skip
+
+ROUTES = (
+    Route(
+        "POST", "/v1/topics/{name}/search",
+        "Search all partitions of a topic; the answer is JSON lines: matches, progress, and the end with its reason",
+        search,
+        None,
+        body=object_of(
+            {},
+            {
+                "text": TEXT, "regex": TEXT, "ignore_case": {"type": "boolean"}, "key": CONTENT,
+                "headers": array_of(object_of({"key": TEXT}, {"value": CONTENT})), "where": array_of(TEXT),
+                "partitions": array_of(COUNT), "from": TEXT, "until": TEXT, "offsets": {"type": "object"},
+                "limit": {"type": "integer", "minimum": 1}, "timeout_ms": {"type": "integer", "minimum": 1},
+                "isolation": TEXT,
+            },
+        ),
+        body_example={"text": "Berlin", "where": ["total > 5"], "from": "2h", "limit": 10},
+        streams=(_LINE, _MATCH),
+        forms=(LINES,),
+    ),
+)  # fmt: skip
