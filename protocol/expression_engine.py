@@ -12,7 +12,7 @@ from pqbroker.protocol.primitives import Buffer
 
 EXPRESSION_BYTES_MAX: Final = 256 << 10
 """Memory of one expression at most: what it is compiled into, and its states while it runs. Above it is refused."""
-SEARCHED_BYTES_MAX: Final = 8 << 20
+SEARCH_EXPRESSION_BYTES_MAX: Final = 8 << 20
 """The same of an expression that searches many records: RE2 is slow where its states have no room."""
 
 ExpressionMatch = Callable[[str], object]
@@ -29,7 +29,7 @@ def compile_expression(text: str) -> ExpressionMatch:
 
 def compile_search(expression: bytes, *, ignore_case: bool = False) -> FindFirst:
     """Compile an expression that is looked for in bytes, most often UTF-8. ValueError says what is wrong with it."""
-    search = _compiled(expression, SEARCHED_BYTES_MAX, ignore_case=ignore_case).search
+    search = _compiled(expression, SEARCH_EXPRESSION_BYTES_MAX, ignore_case=ignore_case).search
 
     def find(data: Buffer, start: int, end: int) -> int:
         found = search(data, start, end)

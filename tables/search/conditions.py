@@ -24,7 +24,7 @@ MISSING: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class JsonCondition:
     """A path into a value, and what must stand there; `operator` "": anything."""
 
     steps: tuple[str | int, ...]
@@ -41,7 +41,7 @@ class Condition:
         return not self.operator or _holds(self.operator, found, self.wanted)
 
 
-def parse_condition(text: str) -> Condition:
+def parse_condition(text: str) -> JsonCondition:
     """Return the condition that a text says. ValueError says which forms there are."""
     steps: list[str | int] = []
     position = 0
@@ -52,13 +52,13 @@ def parse_condition(text: str) -> Condition:
     if not steps:
         raise ValueError(CONDITION_FORMS)
     if not rest.strip():
-        return Condition(tuple(steps), "", None)
+        return JsonCondition(tuple(steps), "", None)
     condition = _CONDITION.fullmatch(rest)
     if condition is None:
         raise ValueError(CONDITION_FORMS)
     if condition[1] is None:
-        return Condition(tuple(steps), CONTAINS, _wanted(condition[3]))
-    return Condition(tuple(steps), condition[1], _wanted(condition[2]))
+        return JsonCondition(tuple(steps), CONTAINS, _wanted(condition[3]))
+    return JsonCondition(tuple(steps), condition[1], _wanted(condition[2]))
 
 
 def parse_json(content: bytes | None) -> Any:

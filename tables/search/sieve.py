@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pqbroker.protocol.expression_engine import FindFirst, compile_search, quote
-from pqbroker.tables.search.conditions import CONTAINS, Condition
+from pqbroker.tables.search.conditions import CONTAINS, JsonCondition
 from pqbroker.tables.search.terms import SearchTerms, find_bytes, finds_of
 
 _OFTEN_ESCAPED: Final = re.compile(r'["\\/\x00-\x1f\x7f]')
 """Characters that stand in JSON in several forms."""
 _ESCAPE: Final = rb"\\u"
 """Any other character may stand in JSON as this and four digits."""
-_WITH_EXPONENT: Final = rb"[0-9][eE]"
+_WITH_EXPONENT: Final = rb"[0-9][eE][-+]?[0-9]+[\s,}\]]"
+"""A number in an object or an array is not the last of the text; parts of a text of hexadecimal digits look like one,
+but for what follows."""
 _LONG_FRACTION: Final = rb"\.[0-9]{15}"
 _EXACT: Final = 1 << 53
 """Whole numbers below it are exact in JSON's fractions."""
@@ -38,8 +40,10 @@ def sieve_of(terms: SearchTerms, *, is_decoded: bool = False) -> FindFirst | Non
         return next(finds_of(terms))
     if is_decoded:
         return None
-    expressions = sorted((each for one in terms.where for each in _expressions(one)), key=len)
-    return compile_search(expressions[-1]) if expressions else None
+    by_value = [each for one in terms.where for each in _of_value(one)]
+    by_name = [each for one in terms.where for step in one.steps if isinstance(step, str) for each in _of_text(step)]
+    chosen = max(by_value or by_name, key=len, default=None)  # a name is in every record, most often
+    return None if chosen is None else compile_search(chosen)
 
 
 def _is_anywhere(expression: bytes) -> bool:
@@ -47,18 +51,14 @@ def _is_anywhere(expression: bytes) -> bool:
     return not _EMPTY_WIDTH.search(_NEGATED_CLASS.sub(b"[", expression))
 
 
-def _expressions(condition: Condition) -> Iterator[bytes]:
-    """Yield expressions one of which is in any JSON text whose value meets the condition."""
+def _of_value(condition: JsonCondition) -> Iterator[bytes]:
+    """Yield an expression that is in any JSON text whose value meets the condition, for what it is compared with."""
     wanted = condition.wanted
     if condition.operator in ("=", CONTAINS) and isinstance(wanted, str):
         yield from _of_text(wanted)
     elif condition.operator == "=" and _is_exact(wanted):
         digits = json.dumps(abs(wanted)).encode()
         yield b"|".join((digits, _WITH_EXPONENT, _LONG_FRACTION, _ESCAPE))
-        return  # a name is in every record
-    for step in condition.steps:
-        if isinstance(step, str):
-            yield from _of_text(step)
 
 
 def _of_text(text: str) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from pqbroker.protocol.expression_engine import FindFirst, compile_search, quote
 from pqbroker.protocol.record_json import read_content, read_text
-from pqbroker.tables.search.conditions import MISSING, Condition, parse_condition, parse_json
+from pqbroker.tables.search.conditions import MISSING, JsonCondition, parse_condition, parse_json
 
 TERM_CHARACTERS_MAX: Final = 10_000
 """Characters of a text, an expression, a key, a header or a condition at most."""
@@ -57,7 +57,7 @@ class SearchTerms:
     ignore_case: bool = False
     key: bytes | None = None
     headers: tuple[HeaderTerm, ...] = ()
-    where: tuple[Condition, ...] = ()
+    where: tuple[JsonCondition, ...] = ()
 
     def matcher(self, topic: str = "", decode: Decode | None = None) -> "Matcher":
         """Return what decides of records of a topic. TermsError for an expression that is none."""
@@ -160,7 +160,7 @@ def _read_header(given: Mapping[str, Any], where: str) -> HeaderTerm:
         raise TermsError(str(wrong)) from None
 
 
-def _read_condition(text: str, where: str) -> Condition:
+def _read_condition(text: str, where: str) -> JsonCondition:
     _check_length(text, where)
     _encoded(text, where)
     try:

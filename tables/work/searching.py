@@ -43,7 +43,7 @@ class _Over(Exception):
     """A limit is reached: its name is the reason of the end."""
 
 
-class _Shown(NamedTuple):
+class _ShownBatches(NamedTuple):
     """A stretch as the broker shows it; `payload` begins with its own part."""
 
     start: int
@@ -109,13 +109,13 @@ class _Search:
         self._send()
 
     def _search_span(self, span: _Span) -> None:
-        shown: deque[_Shown] = deque()
+        shown: deque[_ShownBatches] = deque()
         while self._next < span.end:
             if not shown:
                 shown = self._ask(span, is_verified=False)
             self._search_stretch(span, shown.popleft(), shown)
 
-    def _ask(self, span: _Span, *, is_verified: bool) -> deque[_Shown]:
+    def _ask(self, span: _Span, *, is_verified: bool) -> deque[_ShownBatches]:
         """Have the broker show the next stretches of a partition. Stopped."""
         self._look()
         asked = {
@@ -123,14 +123,14 @@ class _Search:
         }  # fmt: skip
         answer = self._line.ask("read", asked)
         start, payload = self._next, memoryview(answer.payload)
-        shown: deque[_Shown] = deque()
+        shown: deque[_ShownBatches] = deque()
         for document in answer.document["stretches"]:
-            shown.append(_Shown(start, document, payload))
+            shown.append(_ShownBatches(start, document, payload))
             start = document["next_offset"]
             payload = payload[sum(piece for piece in document["pieces"] if isinstance(piece, int)) :]
         return shown
 
-    def _search_stretch(self, span: _Span, shown: _Shown, following: deque[_Shown]) -> None:
+    def _search_stretch(self, span: _Span, shown: _ShownBatches, following: deque[_ShownBatches]) -> None:
         """Search in a stretch; read it again where its file holds something else by now."""
         reason, is_verified = "", False
         for _ in range(SEARCH_READS_MAX):
@@ -273,12 +273,8 @@ def _line(document: Mapping[str, Any]) -> bytes:
 
 def _read_ahead(pieces: list[Any]) -> None:
     """Have the system read the next files while these are searched."""
-    for piece in pieces:
-        if not isinstance(piece, int) and sys.platform == "linux":
-            path, position, size = piece
-            with suppress(OSError):
-                file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                try:
-                    os.posix_fadvise(file, position, size, os.POSIX_FADV_WILLNEED)
-                finally:
-                    os.close(file)
+    if sys.platform != "linux":
+        return
+    for path, position, size in (piece for piece in pieces if not isinstance(piece, int)):
+        with suppress(OSError), open(path, "rb", buffering=0) as file:
+            os.posix_fadvise(file.fileno(), position, size, os.POSIX_FADV_WILLNEED)

@@ -762,7 +762,7 @@ LIMITS = (
         "tables/search/test_terms.py::test_terms_that_are_none_are_refused_by_name", share=Share.REQUEST,
     ),
     Limit(
-        "memory of a regular expression that searches", ("protocol/expression_engine.py:SEARCHED_BYTES_MAX",),
+        "memory of a regular expression that searches", ("protocol/expression_engine.py:SEARCH_EXPRESSION_BYTES_MAX",),
         "400, INVALID_SEARCH", "tables/search/test_terms.py::test_terms_that_are_none_are_refused_by_name",
         share=Share.REQUEST,
     ),

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pqbroker.tables.search.conditions import MISSING, Condition, parse_condition, parse_json
+from pqbroker.tables.search.conditions import MISSING, JsonCondition, parse_condition, parse_json
 
 VALUE = {
     "id": 7, "ok": True, "price": 2.5, "text": "12", "none": None, "lines": [{"name": "water pump"}, 3, "x"],
@@ -39,7 +39,7 @@ def test_a_condition_that_a_value_does_not_meet(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "= 7", "id ~ 7", "id = 7 = 8]x[" "\0", "id contains", "[x]", "a b = 1"])
 def test_a_text_that_is_no_condition_is_refused_with_the_forms(text: str) -> None:
     if text.startswith("id = 7"):
-        assert parse_condition(text) == Condition(("id",), "=", "7 = 8]x[\0")
+        assert parse_condition(text) == JsonCondition(("id",), "=", "7 = 8]x[\0")
         return
     with pytest.raises(ValueError, match=r"PATH = VALUE"):
         parse_condition(text)

@@ -25,7 +25,7 @@ _JSON = some.builds(
     lambda value, is_ascii: json.dumps({"ab": value, "é": value}, ensure_ascii=is_ascii).encode(), _VALUES,
     some.booleans(),
 )  # fmt: skip
-_RAW_JSON = some.sampled_from([b'{"ab":70e-1}', b'{"ab":7.0}', b'{"\\u0061b":"\\u0037"}', b'{"ab":"a\\/b"}'])
+_RAW_JSON = some.sampled_from([b'{"ab":70e-1}', b'[{"ab":7}]', b'{"ab":[70E-1]}', b'{"ab":0.7e1 }', b'{"ab":7.0}', b'{"\\u0061b":"\\u0037"}', b'{"ab":"a\\/b"}'])
 _CONTENTS = some.one_of(some.none(), _TEXTS.map(str.encode), some.binary(max_size=5), _JSON, _RAW_JSON)
 _RECORDS = some.lists(
     some.builds(
@@ -70,12 +70,13 @@ def test_a_sieve_lets_each_record_through_that_matches(records: list[Record], te
         {"text": "needle"}, {"key": "needle"}, {"where": ["id = needle"]}, {"regex": "need[^x]e"},
         {"text": "NEEDLE", "ignore_case": True}, {"headers": [{"key": "x", "value": "needle"}]},
         {"where": ["name contains needle"]}, {"where": ["id = 1234567"]}, {"where": ["needle > 5"]},
+        {"where": ["uuid = needle", "uuid"]},
     ],
 )  # fmt: skip
 def test_a_sieve_keeps_records_that_lack_what_is_sought(terms: Any) -> None:
     sieve = sieve_of(read_terms(terms))
     assert sieve is not None
-    record = b'{"name": "x", "id": 5}'
+    record = b'{"name": "x", "id": 5, "uuid": "3e5a7E4"}'
     assert sieve(record, 0, len(record)) == -1
     assert sieve(b'{"needle": 1234567}', 0, 19) >= 0
 
