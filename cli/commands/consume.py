@@ -1,7 +1,7 @@
 """`pqbroker consume`: records become lines."""
 
 from collections.abc import Mapping
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from pqbroker.cli.command import Family, declare
 from pqbroker.cli.kafka.cluster import Cluster, Topic, check_led, leaderless, tell_unmounted
@@ -13,10 +13,13 @@ from pqbroker.cli.notices import tell
 from pqbroker.cli.options import INT32_MAX, Broker, IsolationOption, Json, complete_groups, complete_topics
 from pqbroker.cli.parsing import Argument, option
 from pqbroker.cli.records.decoding import RegistryConfig, RegistryOption, decoder_of
-from pqbroker.cli.records.filters import Filter, grep, where
+from pqbroker.cli.records.filters import TermsDocument, filters_of, terms_of
 from pqbroker.cli.records.formats import parse_form
 from pqbroker.cli.records.selection import PrintOptions
 from pqbroker.cli.refusals import WrongInput
+
+if TYPE_CHECKING:
+    from pqbroker.cli.records.consuming import Reading
 
 GROUP_STARTS = {"beginning": "earliest", "earliest": "earliest", "end": "latest", "latest": "latest"}
 DEFAULT_START = "beginning"
@@ -68,16 +71,25 @@ FormatOption = Annotated[
 ]
 Grep = Annotated[
     str | None,
-    option("--grep", "-e", metavar="REGEX", help="Regular expression that key, value or a header must contain."),
+    option(
+        "--grep", "-e", metavar="TEXT",
+        help="Text that key, value or a header must contain; /REGEX/: a regular expression of RE2, /REGEX/i: of any "
+        "case.",
+    ),
 ]
 Where = Annotated[
     list[str] | None,
     option(
         "--where",
         "-w",
-        metavar="PATH=VALUE",
-        help="Condition on a value that is JSON, as in customer.id=7; also != < <= > >=; repeatable.",
+        metavar="CONDITION",
+        help="Condition on a value that is JSON, as in 'customer.id = 7'; also != < <= > >= contains; repeatable.",
     ),
+]
+KeyTerm = Annotated[str | None, option("--key", "-k", metavar="KEY", help="Key that the record must have.")]
+HeaderTerms = Annotated[
+    list[str] | None,
+    option("--header", metavar="NAME=VALUE", help="Header that the record must have; NAME: any value; repeatable."),
 ]
 
 app = Family()
@@ -96,6 +108,8 @@ def consume(
     form: FormatOption = "value",
     pattern: Grep = None,
     condition: Where = None,
+    key: KeyTerm = None,
+    header: HeaderTerms = None,
     isolation: IsolationOption = ReadIsolation.COMMITTED,
     registry: RegistryOption = None,
     registry_config: RegistryConfig = None,
@@ -106,15 +120,16 @@ def consume(
 
     A template has the fields topic, partition, offset, timestamp (milliseconds), time, key, value and headers in
     braces, and \\n and \\t. A field may have a width: {key:<20} is aligned left, {key:>20} right, {key:^20} in the
-    middle. Filters (--grep, --where) choose among the records that the other options name. With --registry they see,
-    and lines have, the JSON of keys and values that producers wrote with a schema registry.
+    middle. Filters (--grep, --where, --key, --header) choose among the records that the other options name. A pqbroker
+    that serves HTTP searches itself, partition by partition; of other brokers, and with --follow, --group, --last or
+    --registry, the command reads all records. With --registry filters see, and lines have, the JSON of keys and values
+    that producers wrote with a schema registry.
     """
     given = {"--until": until, "--last": last, "--partition": partition, "--follow": follow or None, "--limit": limit}
     _check_together(given, start, group)
-    filters: list[Filter] = [grep(pattern)] if pattern is not None else []
-    filters += [where(each) for each in condition or []]
+    terms = terms_of(pattern, condition, key, header)
     decoder = decoder_of(registry, registry_config)
-    wanted = PrintOptions(parse_form("json" if json else form), filters, limit, last, decoder)
+    wanted = PrintOptions(parse_form("json" if json else form), filters_of(terms), limit, last, decoder)
     stop = None if until is None else parse_position("--until", until)
     span = _ReadRange(parse_position("--from", start), stop, last, isolation)
     from pqbroker.cli.records.consuming import Reading, read_group, read_partitions
@@ -131,10 +146,37 @@ def consume(
             for index, (begin, end) in _bounds(cluster, each, chosen, span).items():
                 starts[each.name, index], ends[each.name, index] = begin, end
         reading = Reading(cluster.brokers, [each.name for each in topics], ends, follow, wanted, isolation)
+        searches = bool(terms) and not follow and group is None and last is None and decoder is None
+        address = _search_address(cluster) if searches else None
+    if address is not None and _has_searched(address, terms, reading, starts):
+        return
     if group is None:
         read_partitions(reading, starts)
     else:
         read_group(reading, group, GROUP_STARTS[start])
+
+
+def _search_address(cluster: Cluster) -> str | None:
+    from pqbroker.cli.records.searching import search_address
+
+    return search_address(cluster)
+
+
+def _has_searched(
+    address: str, terms: TermsDocument, reading: "Reading", starts: Mapping[tuple[str, int], int]
+) -> bool:
+    """Have the broker search, and print what it finds; False where it does not."""
+    from pqbroker.cli.records.searching import BrokerSearch, TopicSpans
+
+    spans = [
+        TopicSpans(
+            name,
+            {index: start for (topic, index), start in starts.items() if topic == name},
+            {index: end for (topic, index), end in reading.ends.items() if topic == name},
+        )
+        for name in reading.topics
+    ]
+    return BrokerSearch(address, terms, reading.isolation, reading.wanted).run(spans)
 
 
 def _led(topic: Topic, partitions: list[int], *, is_named: bool) -> list[int]:

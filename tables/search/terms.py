@@ -7,6 +7,7 @@
     where       conditions on the value, as JSON or as the topic's format decodes it
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -19,6 +20,8 @@ TERM_CHARACTERS_MAX: Final = 10_000
 """Characters of a text, an expression, a key, a header or a condition at most."""
 TERMS_MAX: Final = 100
 """Headers and conditions of one search at most."""
+
+_FIELD: Final = re.compile(r"[^a-z_]")
 
 Decode = Callable[[str, bytes], Any]
 """Returns what a value of a topic stands for, in the types of JSON; ValueError. For formats that only a schema
@@ -37,7 +40,11 @@ class SearchedRecord(Protocol):
 
 
 class TermsError(ValueError):
-    """Terms that are none; the text names the term and the right form."""
+    """Terms that are none; the text names the term and the right form. `term`: the field that has it."""
+
+    @property
+    def term(self) -> str:
+        return _FIELD.split(str(self), maxsplit=1)[0]
 
 
 @dataclass(frozen=True, slots=True)

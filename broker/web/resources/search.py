@@ -51,7 +51,7 @@ async def _spans(call: Call, topic: Topic, isolation: Isolation) -> list[SearchS
     body = call.body
     first = read_position(call, body["from"], "body.from") if "from" in body else _BEGINNING
     until = read_position(call, body["until"], "body.until") if "until" in body else _END
-    offsets = _offsets(body.get("offsets", {}))
+    offsets, ends = _offsets(body, "offsets"), _offsets(body, "end_offsets")
     indexes = sorted(offsets) if offsets else range(len(topic.partitions))
     if "partitions" in body:
         indexes = sorted(set(body["partitions"]).intersection(indexes) if offsets else set(body["partitions"]))
@@ -63,16 +63,18 @@ async def _spans(call: Call, topic: Topic, isolation: Isolation) -> list[SearchS
         if index in offsets:
             start = min(max(start, offsets[index]), visible_end(partition.state, isolation))
         end = await offset_in(partition, until, isolation, is_clamped=True)
+        end = min(end, ends.get(index, end))
         if start < end:
             spans.append((index, start, end))
     return spans
 
 
-def _offsets(given: Mapping[str, int]) -> dict[int, int]:
-    """Return offsets by partition. Problem."""
+def _offsets(body: Mapping[str, Any], field: str) -> dict[int, int]:
+    """Return the offsets of a field by partition. Problem."""
+    given = body.get(field, {})
     for name, offset in given.items():
         if not (name.isascii() and name.isdigit() and len(name) < 10 and type(offset) is int and offset >= 0):
-            raise bad_request(f"body.offsets has {name[:100]!r}; give partitions and offsets, as next_offsets has them")
+            raise bad_request(f"body.{field} has {name[:100]!r}; give partitions and offsets, as next_offsets has them")
     return {int(name): offset for name, offset in given.items()}
 
 
@@ -128,7 +130,7 @@ ROUTES = (
                 "text": TEXT, "regex": TEXT, "ignore_case": {"type": "boolean"}, "key": CONTENT,
                 "headers": array_of(object_of({"key": TEXT}, {"value": CONTENT})), "where": array_of(TEXT),
                 "partitions": array_of(COUNT), "from": TEXT, "until": TEXT, "offsets": {"type": "object"},
-                "limit": {"type": "integer", "minimum": 1}, "timeout_ms": {"type": "integer", "minimum": 1},
+                "end_offsets": {"type": "object"}, "limit": {"type": "integer", "minimum": 1}, "timeout_ms": {"type": "integer", "minimum": 1},
                 "isolation": TEXT,
             },
         ),

@@ -25,7 +25,10 @@ _JSON = some.builds(
     lambda value, is_ascii: json.dumps({"ab": value, "é": value}, ensure_ascii=is_ascii).encode(), _VALUES,
     some.booleans(),
 )  # fmt: skip
-_RAW_JSON = some.sampled_from([b'{"ab":70e-1}', b'[{"ab":7}]', b'{"ab":[70E-1]}', b'{"ab":0.7e1 }', b'{"ab":7.0}', b'{"\\u0061b":"\\u0037"}', b'{"ab":"a\\/b"}'])
+_RAW_JSON = some.sampled_from(
+    [b'{"ab":70e-1}', b'[{"ab":7}]', b'{"ab":[70E-1]}', b'{"ab":0.7e1 }',
+     b'{"ab":7.0}', b'{"\\u0061b":"\\u0037"}', b'{"ab":"a\\/b"}']
+)  # fmt: skip
 _CONTENTS = some.one_of(some.none(), _TEXTS.map(str.encode), some.binary(max_size=5), _JSON, _RAW_JSON)
 _RECORDS = some.lists(
     some.builds(
