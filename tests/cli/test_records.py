@@ -1,11 +1,14 @@
 """`pqbroker produce` and `consume`, at our broker and at Apache Kafka."""
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from pqbroker.cli.kafka.cluster import Cluster
+from pqbroker.cli.records import searching
 from tests.cli.shell import Shell
 
 
@@ -274,3 +277,53 @@ def test_a_field_of_a_template_may_have_a_width(
         assert our_shell("consume", topic, "--format", form).output == shown
     said = our_shell("consume", topic, "--format", "{key:1001}")
     assert (said.status, "the most allowed is 1000" in said.errors) == (2, True)
+
+
+def test_a_search_by_the_broker_prints_what_the_command_would_find_itself(
+    our_shell: Shell, fresh_name: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = fresh_name()
+    assert our_shell("topic", "create", topic, "--partitions", "2").status == 0
+    for partition in ("0", "1"):
+        lines = "".join(
+            json.dumps({"key": f"k{n}", "value": json.dumps({"n": n}), "headers": [{"key": "h", "value": str(n % 2)}]})
+            + "\n"
+            for n in range(6)
+        )
+        file = tmp_path / partition
+        file.write_text(lines)
+        written = our_shell("produce", topic, "--file", str(file), "--json", "--partition", partition)
+        assert written.status == 0, written.errors
+    monkeypatch.setattr(searching, "LIMIT_AT_ONCE", 2)
+    asked: list[str] = []
+    learnt = searching.learnt_http
+
+    def noted(cluster: Cluster) -> str | None:
+        asked.append(learnt(cluster) or "")
+        return asked[-1]
+
+    for options in (
+        ["--where", "n >= 3"], ["--grep", "/^k[0-4]$/", "--header", "h=1"], ["--key", "k5", "--from", "1"],
+        ["--grep", '"n": ', "--from", "1", "--until", "4", "--partition", "1"], ["--header", "h", "--until", "2"],
+        ["--where", "n", "--format", "{topic} {partition} {offset} {timestamp} {key} {value} {headers}"],
+    ):  # fmt: skip
+        monkeypatch.setattr(searching, "learnt_http", noted)
+        searched = our_shell("consume", topic, *options)
+        monkeypatch.setattr(searching, "learnt_http", lambda cluster: None)
+        scanned = our_shell("consume", topic, *options)
+        assert (searched.status, scanned.status) == (0, 0), searched.errors
+        assert sorted(searched.output.splitlines()) == sorted(scanned.output.splitlines()), options
+        assert searched.output
+    assert len(asked) == 6
+    assert all(asked)
+
+
+def test_a_broker_that_does_not_search_is_read(
+    our_shell: Shell, fresh_name: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = fresh_name()
+    write(our_shell, tmp_path, topic, b"a\nb\n")
+    monkeypatch.setattr(searching, "learnt_http", lambda cluster: "127.0.0.1:1")
+    found = our_shell("consume", topic, "--grep", "b")
+    assert (found.status, found.output) == (0, "b\n")
+    assert "this command reads all records itself" in found.errors

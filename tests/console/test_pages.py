@@ -181,6 +181,25 @@ async def test_a_record_is_shown_whole(page: Page, node: Broker) -> None:
     assert page.complaints == []
 
 
+async def test_a_search_shows_what_all_partitions_hold(page: Page, node: Broker) -> None:
+    wide = "orders-searched"
+    await asyncio.to_thread(node.create_topic, wide, partitions=3)
+    async with AIOKafkaProducer(bootstrap_servers=node.kafka) as producer:
+        for partition in range(3):
+            for number in range(4):
+                await producer.send_and_wait(wide, b'{"id": "n%d-%d"}' % (partition, number), partition=partition)
+    await page.open(f"http://{node.http}/#/topics/{wide}/messages")
+    await page.wait_for("n0-0")
+    await page.type("[data-search]", "id contains -3")
+    await page.wait_for("No record here contains that.")
+    await page.click("Search all partitions")
+    text = await page.wait_for("3 found in 12 records", "n0-3", "n1-3", "n2-3", "All records were looked at.")
+    assert "n0-0" not in text
+    await page.click("Back to all records")
+    await page.wait_for("n0-0")
+    assert page.complaints == []
+
+
 async def test_a_column_sorts_by_its_numbers(page: Page, node: Broker) -> None:
     wide = "orders-by-size"
     await asyncio.to_thread(node.create_topic, wide, partitions=3)

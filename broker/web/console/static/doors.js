@@ -42,6 +42,24 @@ export async function askLines(path, body, most, signal) {
   return { rows: rows.slice(0, most), isCut: rows.length > most };
 }
 
+/** Read an answer of JSON lines while it comes: `take` gets the lines of each piece. Throws Problem. */
+export async function followLines(path, body, signal, take) {
+  const response = await reach(path, "POST", body, signal);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      const lines = (rest + value).split("\n");
+      rest = lines.pop();
+      take(lines.map((line) => JSON.parse(line)));
+    }
+  } catch (error) {
+    throw cut(signal);
+  }
+}
+
 /** For JSON.parse: integers beyond 2^53 come through whole, where the browser shows their text. */
 export function exact(_, value, context) {
   return typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source ?? "") ? BigInt(context.source) : value;

@@ -2,6 +2,7 @@
 import { html, useEffect, useRef, useState } from "/console/vendor/htm-preact.js";
 import { name, Problem, useDoor } from "/console/doors.js";
 import { RecordDetail, shownContent } from "/console/pages/record.js";
+import { SearchState, useSearch } from "/console/pages/search.js";
 import { Content, save, Table, Trouble } from "/console/parts.js";
 import { count, moment } from "/console/units.js";
 
@@ -18,23 +19,32 @@ export function Messages({ topic, partitions }) {
   const path = isLive ? "" : `/v1/topics/${name(topic)}/records?partition=${partition}&${where}&limit=${LIMIT}`;
   const { data, problem } = useDoor(path, 1e9);
   const live = useTail(isLive ? topic : null);
-  const records = isLive ? live.records : data?.records ?? [];
-  const shown = records.filter((record) => matches(record, filter));
+  const search = useSearch(topic);
+  const records = search.isOpen ? search.records : isLive ? live.records : data?.records ?? [];
+  const shown = search.isOpen ? records : records.filter((record) => matches(record, filter));
+  const look = () => {
+    if (!filter) return;
+    setLive(false);
+    search.ask(termsOf(filter));
+  };
   return html`<div class="bar">
       <label>partition <select value=${isLive ? "all" : partition} disabled=${isLive} onChange=${(event) => setPartition(event.target.value)}>
         ${isLive && html`<option value="all">all</option>`}
         ${Array.from({ length: Math.min(partitions, 1000) }, (_, at) => html`<option value=${String(at)}>${at}</option>`)}</select></label>
       <label>from <input size="12" value=${from} disabled=${isLive} list="from-places" onChange=${(event) => setFrom(event.target.value || "earliest")} /></label>
       <datalist id="from-places">${["earliest", "-100", "1h", "1d"].map((each) => html`<option value=${each} />`)}</datalist>
-      <input data-search placeholder="containing …" aria-label="containing" value=${filter} onInput=${(event) => setFilter(event.target.value)} />
-      <button aria-pressed=${isLive} class=${isLive ? "main" : ""} onClick=${() => setLive(!isLive)}>${isLive ? "Stop" : "Live, all partitions"}</button>
+      <input data-search placeholder="containing …" aria-label="containing" value=${filter} onInput=${(event) => setFilter(event.target.value)}
+        onKeyDown=${(event) => event.key === "Enter" && look()} />
+      <button disabled=${!filter || search.isBusy} title="Text; /regular expression/; or a condition on JSON such as id = 7" onClick=${look}>Search all partitions</button>
+      <button aria-pressed=${isLive} class=${isLive ? "main" : ""} onClick=${() => { search.close(); setLive(!isLive); }}>${isLive ? "Stop" : "Live, all partitions"}</button>
       <button disabled=${!shown.length} onClick=${() => save(`${topic}.jsonl`, shown.map((record) => `${JSON.stringify(record)}\n`).join(""))}>Save as JSON lines</button>
-      ${!isLive && data?.records.length === LIMIT && html`<button onClick=${() => setFrom(String(data.next_offset))}>Next ${LIMIT}</button>`}
+      ${!isLive && !search.isOpen && data?.records.length === LIMIT && html`<button onClick=${() => setFrom(String(data.next_offset))}>Next ${LIMIT}</button>`}
     </div>
-    <p class="dim">${isLive ? (live.isCut ? "The broker does not answer; the tail continues from where it was." : "Records appear as they are written.")
+    ${search.isOpen && html`<${SearchState} search=${search} />`}
+    <p class="dim">${search.isOpen ? "" : isLive ? (live.isCut ? "The broker does not answer; the tail continues from where it was." : "Records appear as they are written.")
       : data && `Partition ${partition} has offsets ${count(data.start_offset)} to ${count(data.end_offset)}. A number below 0 counts from the end; a time is 2026-01-31, 2h or 1d.`}</p>
-    <${Trouble} problem=${problem ?? live.problem} />
-    <${Table} rows=${shown} keyOf=${place} detail=${(record) => place(record) === open && html`<${RecordDetail} record=${record} />`} empty=${whyEmpty(records.length > 0, isLive, data)} columns=${[
+    <${Trouble} problem=${search.isOpen ? search.problem : problem ?? live.problem} />
+    <${Table} rows=${shown} keyOf=${place} detail=${(record) => place(record) === open && html`<${RecordDetail} record=${record} />`} empty=${search.isOpen ? (search.isBusy ? "Nothing found yet." : "No record found.") : whyEmpty(records.length > 0, isLive, data)} columns=${[
       ["partition", (record) => record.partition, "number"],
       ["offset", (record) => html`<button class="plain" aria-expanded=${place(record) === open} title="Show the whole record"
         onClick=${() => setOpen(place(record) === open ? null : place(record))}>${count(record.offset)}</button>`, "number"],
@@ -44,6 +54,16 @@ export function Messages({ topic, partitions }) {
       ["headers", (record) => record.headers.map((header) => html`<div><span class="tag">${header.key}</span> <${Content} content=${header.value} /></div>`), "text"],
     ]} />`;
 }
+
+/** What a search looks for: /a regular expression/, a condition on JSON, or a text of any case. */
+function termsOf(text) {
+  const expression = /^\/(.+)\/(i?)$/.exec(text);
+  if (expression) return { regex: expression[1], ignore_case: expression[2] === "i" };
+  if (CONDITION.test(text)) return { where: [text] };
+  return { text, ignore_case: true };
+}
+
+const CONDITION = /^[\w.[\]-]+\s+(=|!=|<|<=|>|>=|contains)\s+\S/;
 
 /** Which record of its topic it is. */
 function place(record) {
