@@ -111,7 +111,8 @@ class WebKeys:
         is_news = bool(keys) and keys != self.known
         self._vain_reads = 0 if is_news else self._vain_reads + 1
         if failure:
-            seldom.warning("keys of tokens are unreadable at %s: %s; those of before count", self._address.url, failure)
+            effect = "those of before count" if self.known else "no token is taken until they are read"
+            seldom.warning("keys of tokens are unreadable at %s: %s; %s", self._address.url, failure, effect)
         else:
             self.known = keys
         wait_ms = backoff_ms(self._vain_reads, self._address)
