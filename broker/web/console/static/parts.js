@@ -145,7 +145,7 @@ export function Chart({ title, now, times, values, show }) {
       scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] } },
       axes: [
         { ...axis, size: 28, space: 64, values: (_, ticks) => clocks(ticks) },
-        { ...axis, size: 62, ...(show === bytes && { incrs: SIZE_STEPS }), values: (_, ticks) => distinct(ticks.map((tick) => show(tick))) },
+        { ...axis, size: 62, ...(show === bytes && { incrs: SIZE_STEPS }), values: (plot, ticks) => (plot.data[0].length ? distinct(ticks.map((tick) => show(tick))) : ticks.map(() => "")) },
       ],
       series: [{}, { stroke: colour("--accent"), width: 1.5, fill: `${colour("--accent")}22`, points: { show: false } }],
     };

@@ -43,7 +43,7 @@ export function Group({ group }) {
       ...(data.type === "consumer" ? [["epoch", count(data.generation)], ["epoch of the targets", count(data.target_epoch)]] : [["generation", count(data.generation)]]),
       ["lag", `${count(data.lag)} records`],
     ]} />
-    <div class="charts"><${Chart} title="Lag, in records" now=${count(data.lag ?? 0)} times=${lag.times} values=${lag.values} show=${count} /></div>
+    <div class="charts"><${Chart} title="Lag, in records" now=${count(data.lag ?? 0)} times=${lag.times} values=${lag.values} show=${whole} /></div>
     <h3>Members</h3>
     <${Table} keyOf=${(member) => member.id} rows=${data.members} empty="No member at the moment." columns=${[
       ["member", (member) => html`<code>${member.instance_id ?? member.id}</code>`, "text"],
@@ -70,6 +70,9 @@ function Delete({ group, rights }) {
     ? html`<p class="dim">Stop its ${count(group.member_count)} ${group.member_count === 1 ? "member" : "members"} first: a group with members is not deleted.</p>`
     : html`<${Change} label="Delete this group" method="DELETE" danger confirm=${group.name} path=${`/v1/groups/${name(group.name)}`} done=${() => { location.hash = "#/groups"; }} />`}`;
 }
+
+/** A count for an axis, which has no label at half a record. */
+const whole = (number) => (Number.isInteger(number) ? count(number) : "");
 
 function partitions(topics) {
   return topics.map((one) => html`<div>${one.topic}: ${one.partitions.join(", ")}</div>`);
