@@ -48,6 +48,10 @@ Iterations = Annotated[
 ]
 
 
+class _OneAtATime(CommandError):
+    """The broker, as Apache Kafka does, takes one credential of a user in a request."""
+
+
 @declare(app, "add", "pqbroker user add alice")
 def add(
     name: NamedUser, iterations: Iterations = ITERATIONS_MIN, broker: Broker = DEFAULT_KAFKA, json: Json = False
@@ -95,7 +99,12 @@ def remove(name: NamedUser, yes: Yes = False, broker: Broker = DEFAULT_KAFKA, js
         infos = _known(cluster, name)
         confirm(f"remove the user {name}?", yes)
         deletions = [ScramCredentialDeletion(name=name, mechanism=info.mechanism) for info in infos]
-        _alter(cluster, AlterUserScramCredentialsRequest(deletions=deletions), f"cannot remove the user {name}")
+        what = f"cannot remove the user {name}"
+        try:
+            _alter(cluster, AlterUserScramCredentialsRequest(deletions=deletions), what)
+        except _OneAtATime:
+            for deletion in deletions:
+                _alter(cluster, AlterUserScramCredentialsRequest(deletions=[deletion]), what)
     _tell(json, name, "removed")
 
 
@@ -121,6 +130,8 @@ def _set_password(cluster: Cluster, name: str, iterations: int) -> None:
 def _alter(cluster: Cluster, request: AlterUserScramCredentialsRequest, what: str) -> None:
     answer = cluster.ask(request, AlterUserScramCredentialsResponse)
     for result in answer.results:
+        if result.error_code == ErrorCode.DUPLICATE_RESOURCE:
+            raise _OneAtATime(f"{what}: {result.error_message}")
         check(result.error_code, what, result.error_message)
 
 
