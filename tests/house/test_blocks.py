@@ -14,13 +14,13 @@ TESTS: Mapping[str, str] = {
     "README.md": "tests/house/test_readme.py",
     "docs/testing.md": "tests/fixture/test_page.py",
     "docs/exactly-once.md": "tests/cli/test_documents.py",
-    "docs/cli.md": "tests/cli/test_usage.py",
     **{f"docs/{page}": "tests/cli/test_documents.py" for page in RUN},
 }
 """Pages all of whose commands run, and the test that runs them."""
 NOT_RUN: Mapping[str, str] = {
     "docs/access-rules.md": "rules need a broker with users; tests/cli/test_acl.py makes the same calls",
-    "docs/client.md": "that of sorted tables runs in tests/cli/test_documents.py; tests/http_client makes the calls of the others",
+    "docs/cli.md": "written from the commands; tests/cli/test_every_command.py runs each of them",
+    "docs/client.md": "one program runs in tests/cli/test_documents.py; tests/http_client makes the calls of the others",
     "docs/operate.md": "damages and stops a broker; tests/doctor/salvaging and tests/cli/test_backup.py do the same",
     "docs/performance.md": "a benchmark takes minutes",
     "docs/pipeline.md": "jobs of Spark; tests/spark runs each with its options",
