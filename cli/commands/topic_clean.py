@@ -13,7 +13,7 @@ from pqbroker.cli.refusals import CommandError
 from pqbroker.cli.web import DEFAULT_HTTP, Web
 
 WAIT_LOOK_S = 0.2
-WAIT_TIMEOUT_S = 3600
+CLEANED_WITHIN_S = 3600
 """Seconds that --wait lasts unless --timeout says otherwise."""
 BUSY = frozenset(("cleaning", "due"))
 """States of a partition that a pass goes over, or will at one of the next looks."""
@@ -39,7 +39,7 @@ def clean(
     timeout: Annotated[
         int,
         option("--timeout", metavar="SECONDS", least=1, most=INT32_MAX // 1000, help="Time that --wait may take."),
-    ] = WAIT_TIMEOUT_S,
+    ] = CLEANED_WITHIN_S,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
@@ -86,14 +86,21 @@ def _wait(web: Web, path: str, partitions: list[int], timeout_s: float) -> list[
     deadline, done = time.monotonic() + timeout_s, []
     with announce_wait(f"waiting for the cleaner to go over {len(partitions)} partitions", timeout_s):
         for place, partition in enumerate(partitions):
-            shown = f"{path}/partitions/{partition}"
-            while (found := web.get(shown, "cleaning", limit=1)["cleaning"])["state"] in BUSY:
-                if time.monotonic() >= deadline:
-                    raise CommandError(_unfinished(partitions[place:], timeout_s))
-                time.sleep(WAIT_LOOK_S)
+            found = _settled(web, f"{path}/partitions/{partition}", deadline)
+            if found["state"] in BUSY:
+                raise CommandError(_unfinished(partitions[place:], timeout_s))
             if found["last"] is not None:
                 done.append(found["last"])
     return done
+
+
+def _settled(web: Web, partition: str, deadline: float) -> dict[str, Any]:
+    """Return how a partition is cleaned once no pass is under way or due, or at the deadline."""
+    while True:
+        found: dict[str, Any] = web.get(partition, "cleaning", limit=1)["cleaning"]
+        if found["state"] not in BUSY or time.monotonic() >= deadline:
+            return found
+        time.sleep(WAIT_LOOK_S)
 
 
 def _unfinished(partitions: list[int], timeout_s: float) -> str:

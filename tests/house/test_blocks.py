@@ -29,7 +29,10 @@ NOT_RUN: Mapping[str, str] = {
 """Pages with blocks that no test runs as they stand, and why."""
 
 
-@pytest.mark.parametrize("page", ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))])
+PAGES = ("README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))))
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_blocks_of_a_page_run_or_the_reason_is_known(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     has_blocks = re.search(rf"^```({'|'.join(LANGUAGES)})$", text, re.MULTILINE) is not None
