@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pqbroker.pipeline.commands.parsing import (
@@ -15,6 +16,7 @@ from pqbroker.pipeline.commands.parsing import (
     check_values,
     count,
     directory,
+    registry,
     top_names,
 )
 from pqbroker.pipeline.lakes.lake import LANDED, Lake
@@ -23,6 +25,8 @@ from pqbroker.pipeline.lakes.landing import DATE, KEPT, Landing, is_pattern
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_REGISTRY = "schema registry with Confluent's API; columns by the latest schema of TOPIC-value, the rest to TOPIC.dlq"
+_REGISTRY_CONFIG = "properties for the registry: basic.auth.user.info or bearer.auth.token, schema.registry.ssl.…"
 _TO = "directory, rows in DIR/data/batch=N; of several topics in DIR/TOPIC/data/batch=N"
 
 
@@ -34,6 +38,8 @@ def declare(one: Parser) -> None:
     add_stream(one)
     one.add_argument("--from", dest="starting", choices=("earliest", "latest"), default="earliest", help="first offset")
     add_values(one)
+    one.add_argument("--registry", type=registry, metavar="URL", help=_REGISTRY)
+    one.add_argument("--registry-config", type=Path, metavar="FILE", help=_REGISTRY_CONFIG)
     add_reports(one, "land-TOPIC")
     one.add_argument("--flatten", action="store_true", help="make columns of the schema's fields, not `value`")
     one.add_argument("--by-date", action="store_true", help="put rows into DIR/data/batch=N/date=YYYY-MM-DD")
@@ -44,6 +50,10 @@ def plan(parser: Parser, options: Options) -> Work:
     """The job."""
     check_values(parser, options)
     _check_flat(parser, options)
+    if options.registry is not None and options.format == "json":
+        parser.error("--registry and --format json do not go together: the registry has the schema")
+    if options.registry is None and options.registry_config is not None:
+        parser.error("--registry-config is for --registry: give the registry's address too")
     landings = [_landing(topic, options) for topic in options.topics]
     is_one = len(landings) == 1 and not is_pattern(options.topics[0])
 
@@ -83,5 +93,6 @@ def _landing(topic: str, options: Options) -> Landing:
         topic, options.to, options.broker, group, options.schema, once=options.once,
         interval_s=options.interval, starting_offsets=options.starting, batch_rows_max=options.batch_rows,
         fail_on_data_loss=not options.allow_loss, by_date=options.by_date, is_flat=options.flatten,
-        figures=options.metrics, file_bytes=None if options.file_mb is None else options.file_mb << 20,
+        figures=options.metrics, registry=options.registry, registry_config=str(options.registry_config or ""),
+        file_bytes=None if options.file_mb is None else options.file_mb << 20,
     )  # fmt: skip

@@ -110,6 +110,13 @@ def broker(text: str) -> str:
     return text
 
 
+def registry(text: str) -> str:
+    """The address of a schema registry."""
+    if not text.startswith(("http://", "https://")) or "@" in text:
+        raise argparse.ArgumentTypeError(f"{text!r} is not http[s]://HOST[:PORT][/PATH]; credentials are in a file")
+    return text
+
+
 def directory(text: str) -> Path:
     """A local directory."""
     if "://" in text or text.startswith("file:"):

@@ -40,7 +40,7 @@ class BatchWriter:
         if self._schema is None or self._letters is None:
             self._land(batch, raw(records))
             return
-        told_apart = judged(records, self._schema).persist()  # else both writes would read and parse the topic
+        told_apart = self._judged(records, self._schema).persist()  # else both writes would read and parse the topic
         try:
             self._counts[number] = Counts(letters=self._letters.send(bad(told_apart)))
             rows = good(told_apart, self._schema)
@@ -51,6 +51,13 @@ class BatchWriter:
     def counts(self, number: int) -> Counts:
         """Return the counts of a batch that is done; asked once."""
         return self._counts.pop(number, Counts())
+
+    def _judged(self, records: DataFrame, schema: StructType) -> DataFrame:
+        if self._landing.registry is None:
+            return judged(records, schema)
+        from pqbroker.pipeline.lakes.registry import Registry, judged_by_registry
+
+        return judged_by_registry(records, Registry(self._landing.registry, self._landing.registry_config), schema)
 
     def _land(self, batch: Batch, rows: DataFrame) -> None:
         if self._landing.by_date:

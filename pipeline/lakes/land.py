@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from pqbroker.pipeline.admin import Admin
 from pqbroker.pipeline.lakes.batches import BatchWriter
@@ -24,7 +25,7 @@ def land(spark: SparkSession, landing: Landing, say: Callable[[str], None], stop
 
     Raises JobError, LakeError.
     """
-    schema = None if landing.schema is None else parse_schema(landing.schema)
+    schema = _schema(landing)
     lake = Lake(landing.directory, LANDED)
     with owned(spark, lake.directory), Admin(spark, landing.broker) as admin:
         lake.clear()
@@ -37,3 +38,11 @@ def land(spark: SparkSession, landing: Landing, say: Callable[[str], None], stop
             reports.resume(last.number, {int(number): offset for number, offset in last.until[landing.topic].items()})
         watch = Watch(f"land {landing.topic} to {lake.directory}", landing.topic, reports.batch)
         run_stream(spark, landing, lake.checkpoint, Batches(writer.write_batch, landing), watch, stopping)
+
+
+def _schema(landing: Landing) -> StructType | None:
+    if landing.registry is not None:
+        from pqbroker.pipeline.lakes.registry import Registry, latest_schema
+
+        return latest_schema(Registry(landing.registry, landing.registry_config), landing.topic)
+    return None if landing.schema is None else parse_schema(landing.schema)

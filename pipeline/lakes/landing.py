@@ -27,6 +27,10 @@ class Landing:
     """Consumer group that shows the offsets; empty for none."""
     schema: str | None = None
     """The value is JSON of this schema, in SQL: `id BIGINT NOT NULL, name STRING`; None takes it as it is."""
+    registry: str | None = None
+    """Address of the registry whose schemas values have; the latest one has the columns."""
+    registry_config: str = ""
+    """File with credentials for the registry; empty for none."""
     once: bool = False
     interval_s: float = 10.0
     starting_offsets: str = "earliest"
