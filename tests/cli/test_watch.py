@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from pqbroker.cli.connection_security import use_security
 from pqbroker.cli.kafka import watch as watching
 from pqbroker.cli.kafka.watch import BrokerGone, Watch
 from pqbroker.cli.refusals import CommandError
@@ -14,6 +15,7 @@ from pqbroker.testing import broker
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "LOOK_EVERY_S", 0.01)
+    use_security(None)  # else that of the last command in this process: its login has no place here
 
 
 @pytest.fixture
