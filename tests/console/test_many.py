@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from pqbroker.fixture.http_calls import HttpCalls
 from pqbroker.testing import Broker, broker
@@ -57,15 +58,17 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def node(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Broker]:
     directory = tmp_path_factory.mktemp("many") / "data"
     async with broker(directory, {"pqbroker.console.writes": "true", "pqbroker.durability": "none"}) as running:
+        admin = AIOKafkaAdminClient(bootstrap_servers=running.kafka, request_timeout_ms=120_000)
+        await admin.start()
+        names = [BUSY, *(f"orders-{number:04}" for number in range(TOPICS - 1))]
+        await admin.create_topics([NewTopic(name, 1, 1) for name in names])
+        await admin.close()
         await asyncio.to_thread(_fill, running)
         yield running
 
 
 def _fill(running: Broker) -> None:
     calls = HttpCalls(lambda: running.http)
-    for number in range(TOPICS - 1):
-        calls.ask("POST", "/v1/topics", {"name": f"orders-{number:04}"})
-    calls.ask("POST", "/v1/topics", {"name": BUSY})
     calls.ask("POST", f"/v1/topics/{BUSY}/records", {"records": [{"value": "x" * 300}] * RECORDS})
     for number in range(GROUPS):
         offsets = [{"topic": BUSY, "partition": 0, "offset": number * number * 37 % RECORDS}]
