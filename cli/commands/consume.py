@@ -121,9 +121,8 @@ def consume(
     A template has the fields topic, partition, offset, timestamp (milliseconds), time, key, value and headers in
     braces, and \\n and \\t. A field may have a width: {key:<20} is aligned left, {key:>20} right, {key:^20} in the
     middle. Filters (--grep, --where, --key, --header) choose among the records that the other options name. A pqbroker
-    that serves HTTP searches itself, partition by partition; of other brokers, and with --follow, --group, --last or
-    --registry, the command reads all records. With --registry filters see, and lines have, the JSON of keys and values
-    that producers wrote with a schema registry.
+    that serves HTTP searches itself, unless --follow, --last or --registry is given. With --registry filters see, and
+    lines have, the JSON of keys and values that producers wrote with a schema registry.
     """
     given = {"--until": until, "--last": last, "--partition": partition, "--follow": follow or None, "--limit": limit}
     _check_together(given, start, group)
@@ -148,12 +147,10 @@ def consume(
         reading = Reading(cluster.brokers, [each.name for each in topics], ends, follow, wanted, isolation)
         searches = bool(terms) and not follow and group is None and last is None and decoder is None
         address = _search_address(cluster) if searches else None
-    if address is not None and _has_searched(address, terms, reading, starts):
-        return
-    if group is None:
-        read_partitions(reading, starts)
-    else:
+    if group is not None:
         read_group(reading, group, GROUP_STARTS[start])
+    elif address is None or not _has_searched(address, terms, reading, starts):
+        read_partitions(reading, starts)
 
 
 def _search_address(cluster: Cluster) -> str | None:

@@ -52,27 +52,29 @@ class BrokerSearch:
         self._isolation = isolation
         self._wanted = wanted
         self._count = 0
+        self._has_begun = False
+        """True once a broker has answered with a line."""
 
     def run(self, spans: list[TopicSpans]) -> bool:
         """Print what matches. False: the broker does not search, and nothing was printed. CommandError."""
-        has_begun = False
         total = sum(each.ends[index] - start for each in spans for index, start in each.starts.items())
         try:
-            with Web(self._address, _TIMEOUT_S) as web, Progress(
-                "records read", total, shown=prints_to_file()
-            ) as shown:
+            with Web(self._address, _TIMEOUT_S) as web, Progress("records read", total, shown=prints_to_file()) as shown:
                 for each in spans:
-                    for line in self._lines(web, each):
-                        has_begun = True
-                        self._take(line, shown)
-                        if self._left == 0:
-                            return True
+                    self._search(web, each, shown)
         except (BrokerRefusal, NobodyAnswers) as refusal:
-            if has_begun:
+            if self._has_begun:
                 raise
             tell(f"the broker does not search, so this command reads all records itself: {refusal}")
             return False
         return True
+
+    def _search(self, web: Web, spans: TopicSpans, shown: Progress) -> None:
+        """Print what matches in a topic, up to the limit. CommandError."""
+        lines = self._lines(web, spans)
+        while self._left != 0 and (line := next(lines, None)) is not None:
+            self._has_begun = True
+            self._take(line, shown)
 
     @property
     def _left(self) -> int | None:
