@@ -37,12 +37,12 @@ _JOIN_AGAIN = {
     ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.MEMBER_ID_REQUIRED,
 }  # fmt: skip
-"""What the group may say to a member; anything else is a failure."""
+"""Answers of the group after which a member joins again; any other is a failure."""
 
 
 @dataclass(slots=True)
 class Book:
-    """What all members together saw. Owners are static members' instances, and else member ids."""
+    """Observations of all members. Owners are static members' instances, and else member ids."""
 
     chosen: dict[int, dict[int, str]] = field(default_factory=dict)
     """The owner of each partition in each generation, as its leader chose."""

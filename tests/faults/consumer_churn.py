@@ -65,7 +65,7 @@ class Life:
 
 @dataclass(slots=True)
 class Book:
-    """What all members together saw. Owners are static members' instances, and else member ids."""
+    """Observations of all members. Owners are static members' instances, and else member ids."""
 
     owners: dict[tuple[int, int], str] = field(default_factory=dict)
     """The owner by partition and epoch."""

@@ -46,18 +46,18 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was acknowledged: batches by partition with their base offsets, groups' generations, their offsets."""
+    """Everything that was acknowledged: batches by partition with their base offsets, generations and offsets of groups."""
 
     batches: dict[TopicPartition, list[tuple[int, bytes]]] = field(default_factory=dict)
     generations: dict[str, int] = field(default_factory=dict)
     offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     doubtful: dict[TopicPartition, bytes] = field(default_factory=dict)
-    """What was written when the cell was lost: it may be stored, or not."""
+    """Writes under way when the cell was lost: each may be stored, or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a damaged directory: `refused` whole (why), or else what of it was; `named` by the doctor."""
+    """Fate of a damaged directory: `refused` whole (why), or else the refused parts; `named` by the doctor."""
 
     refused: str
     unreadable: frozenset[str]
@@ -157,7 +157,7 @@ async def _refusal(path: Path) -> str:
 
 
 async def _serve(path: Path, written: Written) -> tuple[frozenset[str], bool]:
-    """What was refused of what was written, once everything was asked for; whether the cell was lost meanwhile."""
+    """Ask for everything that was written; return what was refused, and whether the cell was lost meanwhile."""
     engine = _engine(path)
     opened = await _open(engine)
     files = _segments(path)

@@ -18,7 +18,7 @@ _SMALL_FILE_WEIGHT = 2_000
 
 
 def run(scratch: Path, *, count: int, seed: int) -> Counter[str]:
-    """What became of so many damaged copies of one directory. AssertionError, which names the flip."""
+    """Damage copies of one directory and count their fates. AssertionError, which names the flip."""
     whole = scratch / "whole"
     written = build(whole)
     source = random.Random(seed)

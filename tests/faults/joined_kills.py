@@ -6,15 +6,11 @@ producer of librdkafka with a transactional id of its client. Whatever happens t
 acknowledged has all of it once, one that was refused has nothing of it, and each group's offset is its last one.
 """
 
-import argparse
 import random
-import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
@@ -22,10 +18,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from pqbroker.cli.commands.doctor import examine_directory
-from pqbroker.doctor.findings import Weight
 from pqbroker.fixture.http_calls import BrokerRefusedError, HttpCalls
 from pqbroker.testing import Broker, broker
+from tests.faults.killed_load import check_directory, run_from_command_line, under_load
 from tests.faults.sorted_kills import is_passing, patiently
 from tests.faults.transfers import SETTINGS, SETTLED
 
@@ -51,7 +46,7 @@ class Ends:
 
 
 def run(directory: Path, *, kills: int, seed: int) -> Ends:
-    """Kill a broker so often while clients commit. AssertionError when a promise is broken."""
+    """Kill a broker `kills` times while clients commit. AssertionError when a promise is broken."""
     ends, chance = Ends(), random.Random(seed)
     with broker(directory / "data", SETTINGS) as node:
         calls = HttpCalls(lambda: node.http)
@@ -62,9 +57,7 @@ def run(directory: Path, *, kills: int, seed: int) -> Ends:
                 node.kill()
                 node.start()
         check(node, calls, ends)
-    findings = examine_directory(directory / "data", {}).found
-    found = [one for one in findings if (one.check, one.weight) != ("segment", Weight.HARMLESS)]
-    assert not found, found
+    check_directory(directory / "data")
     return ends
 
 
@@ -80,18 +73,9 @@ def make_all(calls: HttpCalls) -> None:
     calls.ask("POST", "/v1/topics", {"name": TOPIC, "partitions": PARTITIONS, "config": {"pq.bundle": "left"}})
 
 
-@contextmanager
-def load(node: Broker, ends: Ends) -> Iterator[None]:
+def load(node: Broker, ends: Ends) -> AbstractContextManager[None]:
     """Commit until the block ends, over whatever happens to the broker."""
-    stopping = threading.Event()
-    with ThreadPoolExecutor(CLIENTS) as threads:
-        clients = [threads.submit(_Client(node, ends, number).run, stopping) for number in range(CLIENTS)]
-        try:
-            yield
-        finally:
-            stopping.set()
-        for one in clients:
-            one.result()
+    return under_load([_Client(node, ends, number).run for number in range(CLIENTS)])
 
 
 class _Client:
@@ -238,15 +222,11 @@ def _offset(node: Broker, group: str) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
-    options = parser.parse_args()
-    print(f"seed {options.seed}", flush=True)
-    with tempfile.TemporaryDirectory() as directory:
-        ends = run(Path(directory), kills=options.kills, seed=options.seed)
+    kills, ends = run_from_command_line(
+        __doc__, 100, lambda directory, kills, seed: run(directory, kills=kills, seed=seed)
+    )
     print(
-        f"{options.kills} kills: {len(ends.acknowledged)} transactions acknowledged, {len(ends.refused)} refused, "
+        f"{kills} kills: {len(ends.acknowledged)} transactions acknowledged, {len(ends.refused)} refused, "
         f"{ends.repeated} commits sent again; none torn, lost or doubled"
     )
 

@@ -46,7 +46,7 @@ _LOADED = [0, 1, 1]  # the partition of each producer: one alone, two together
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run saw: every restart, and how many records were acknowledged."""
+    """Counts of a run: every restart, and how many records were acknowledged."""
 
     restarts: list[Start] = field(default_factory=list)
     acknowledged: int = 0

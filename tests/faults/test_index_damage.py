@@ -1,4 +1,4 @@
-"""What damage of the index does to a running node; and what must not happen to its cell meanwhile."""
+"""Damage of the index while a node runs: its effects, and the harm that must not come to its cell."""
 
 import asyncio
 import os

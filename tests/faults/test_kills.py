@@ -18,7 +18,7 @@ TIMED = 3
 
 
 def killed(kills: int) -> Outcome:
-    """What became of a broker that was killed so often, with a seed of chance."""
+    """Kill a broker `kills` times, at random; return what became of it."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     with tempfile.TemporaryDirectory(prefix="pqbroker-kills-") as scratch:  # pytest's own would keep the gigabyte

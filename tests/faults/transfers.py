@@ -6,25 +6,22 @@ up to the same sum in each SQL snapshot; each transfer that was acknowledged has
 and in the end the rows explain the balances. A row that was locked by a commit is free again within seconds of a start.
 """
 
-import argparse
 import random
-import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from http.client import HTTPException
 from json import loads
 from pathlib import Path
 from typing import Any
 
-from pqbroker.cli.commands.doctor import examine_directory
-from pqbroker.doctor.findings import Weight
 from pqbroker.fixture.http_calls import BrokerRefusedError, HttpCalls
 from pqbroker.testing import Broker, broker
+from tests.faults.killed_load import check_directory, run_from_command_line, under_load
 from tests.faults.sorted_kills import is_passing, patiently
 
 CLIENTS = 4
@@ -64,7 +61,7 @@ class Transfers:
 
 
 def run(directory: Path, *, kills: int, seed: int) -> Transfers:
-    """Kill a broker so often while clients transfer. AssertionError when a promise is broken."""
+    """Kill a broker `kills` times while clients transfer. AssertionError when a promise is broken."""
     ended, chance = Transfers(), random.Random(seed)
     with broker(directory / "data", SETTINGS) as node:
         calls = HttpCalls(lambda: node.http)
@@ -78,9 +75,7 @@ def run(directory: Path, *, kills: int, seed: int) -> Transfers:
                 check_sum(calls)
         check_sum(calls)
         check_end(calls, ended)
-    findings = examine_directory(directory / "data", {}).found
-    found = [one for one in findings if (one.check, one.weight) != ("segment", Weight.HARMLESS)]
-    assert not found, found
+    check_directory(directory / "data")
     return ended
 
 
@@ -148,24 +143,14 @@ def _rows(calls: HttpCalls, query: str) -> list[dict[str, Any]]:
     return found
 
 
-@contextmanager
-def load(node: Broker, ended: Transfers, seed: int) -> Iterator[None]:
+def load(node: Broker, ended: Transfers, seed: int) -> AbstractContextManager[None]:
     """Transfer until the block ends, over whatever happens to the broker."""
-    stopping, calls = threading.Event(), HttpCalls(lambda: node.http)
-    with ThreadPoolExecutor(CLIENTS) as threads:
-        clients = [
-            threads.submit(_transfer_on, calls, ended, stopping, random.Random(f"{seed}:{number}"))
-            for number in range(CLIENTS)
-        ]
-        try:
-            yield
-        finally:
-            stopping.set()
-            for one in clients:
-                one.result()
+    calls = HttpCalls(lambda: node.http)
+    chances = [random.Random(f"{seed}:{number}") for number in range(CLIENTS)]
+    return under_load([partial(_transfer_on, calls, ended, chance) for chance in chances])
 
 
-def _transfer_on(calls: HttpCalls, ended: Transfers, stopping: threading.Event, chance: random.Random) -> None:
+def _transfer_on(calls: HttpCalls, ended: Transfers, chance: random.Random, stopping: threading.Event) -> None:
     while not stopping.is_set():
         try:
             name, writes = _begin(calls, chance)
@@ -221,15 +206,11 @@ def _commit(calls: HttpCalls, ended: Transfers, name: str, writes: Sequence[dict
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
-    options = parser.parse_args()
-    print(f"seed {options.seed}", flush=True)
-    with tempfile.TemporaryDirectory() as directory:
-        ended = run(Path(directory), kills=options.kills, seed=options.seed)
+    kills, ended = run_from_command_line(
+        __doc__, 200, lambda directory, kills, seed: run(directory, kills=kills, seed=seed)
+    )
     print(
-        f"{options.kills} kills: {len(ended.acknowledged)} transfers acknowledged, {len(ended.refused)} refused, "
+        f"{kills} kills: {len(ended.acknowledged)} transfers acknowledged, {len(ended.refused)} refused, "
         f"{ended.conflicts} of these by conflicts, {ended.repeated} commits sent again; none torn, lost or doubled"
     )
 

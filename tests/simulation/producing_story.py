@@ -85,7 +85,7 @@ class PlannedBatch(NamedTuple):
 
 
 class PlannedTransaction(NamedTuple):
-    """What a client is going to do. `think_s`: time between its requests; `last`: the batch at which it dies."""
+    """Plan of a client. `think_s`: time between its requests; `last`: the batch at which it dies."""
 
     batches: Sequence[PlannedBatch]
     last: PlannedBatch

@@ -21,7 +21,7 @@ _FLIPS_OF_A_LIFE = 15
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run saw. `flips`: by kind of place and how the directory was left; `torn`, `damaged`: what starts said."""
+    """Counts of a run. `flips`: by kind of place and how the directory was left; `torn`, `damaged`: said by starts."""
 
     flips: Counter[tuple[str, str]] = field(default_factory=Counter)
     torn: int = 0

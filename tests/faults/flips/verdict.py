@@ -59,7 +59,7 @@ async def _judge(path: Path, book: Book, owed: Owed, restored: Path | None) -> V
 
 
 def _damages(opened: OpenCell) -> Iterator[str]:
-    """What the start has found in each cell."""
+    """Return the findings of the start in each cell."""
     for cell, host in opened.cells.hosts():
         yield from (f"{cell}: {place}: {cause}" for place, cause in host.cell.quarantine.damages.items())
     yield from (failure for cell in opened.hive.cells if (failure := opened.others.failure(cell)))
@@ -76,7 +76,7 @@ class _Heard(logging.Handler):
 
 @contextmanager
 def _warnings() -> Iterator[_Heard]:
-    """What the storage floor warns of, and nothing of it is shown."""
+    """Collect warnings of the storage floor, and show none."""
     heard, logger = _Heard(), logging.getLogger("pqbroker")
     was = logger.propagate
     logger.addHandler(heard)

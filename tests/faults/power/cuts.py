@@ -60,7 +60,7 @@ class Recorded:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run saw: cuts, the events between which they fell, how many writes were acknowledged by the last one."""
+    """Counts of a run: cuts, the events between which they fell, how many writes were acknowledged by the last one."""
 
     cuts: int = 0
     events: int = 0
@@ -206,7 +206,7 @@ def _live_files(directory: Directory, above: str = "") -> dict[str, bytes]:
 
 
 async def _open(data: Path, story: Chapter) -> Found:
-    """What a broker of this process finds in the directory: quicker than a process of its own."""
+    """Return what a broker of this process finds in the directory: quicker than a process of its own."""
     opened = await opened_cell(data)
     try:
         topics, missing = frozenset(opened.topics.names()), await read_back(opened, story.book, story.owed)
@@ -233,7 +233,7 @@ async def _batches(server: PartitionServer) -> list[bytes]:
 
 
 def _serve(data: Path, story: Chapter) -> Found:
-    """What a broker serves that is started on the directory, and what it then leaves there."""
+    """Return what a broker serves that is started on the directory, and what it then leaves there."""
     logs = {}
     with broker(data, _LIMITS) as node, Wire(node.kafka) as wire:
         for partition in range(PARTITIONS):

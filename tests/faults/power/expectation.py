@@ -1,4 +1,4 @@
-"""What a broker owes after a power cut, by the answers it had sent; and whether it is there."""
+"""Debts of a broker after a power cut, by the answers it had sent; and whether it pays them."""
 
 import re
 import struct
@@ -18,16 +18,16 @@ from tests.faults.power.recording import Event
 from tests.faults.power.workload import PARTITIONS, Asked, Book
 
 _HTTP = b"HTTP/"
-"""What no answer of Kafka's begins with: it would be of a gigabyte."""
+"""Bytes that begin no answer of Kafka's: it would be of a gigabyte."""
 _END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *([0-9]+)")
 _UNSTAMPED = slice(16, None)
-"""What the broker leaves of a batch as it came: all but base offset and leader epoch (and the length between)."""
+"""Part of a batch that the broker leaves as it came: all but base offset and leader epoch (and the length between)."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Found:
-    """What a broker has: start offset and batches of each partition of the topic, offsets of the group, topics; and
+    """Contents of a broker: start offset and batches of each partition of the topic, offsets of the group, topics; and
     what it lacks of the story.
 
     Without a text of its own: `asyncio.run` makes one of what a task returned, and of megabytes that takes a second.

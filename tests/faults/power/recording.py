@@ -1,4 +1,4 @@
-"""What a broker does to its files and sends to its clients, event by event: `recorder.c`, preloaded, writes it down."""
+"""Events of a broker: writes to its files and answers to its clients, which `recorder.c`, preloaded, writes down."""
 
 import os
 import platform

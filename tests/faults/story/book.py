@@ -42,7 +42,7 @@ class Backup:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one answer promises. `used`: pieces whose commit may be asked for from now on, and then they go."""
+    """Promises of one answer. `used`: pieces whose commit may be asked for from now on, and then they go."""
 
     names: Sequence[str] = ()
     written: Mapping[int, int] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Owed:
-    """What answers promised, added up."""
+    """Promises of all answers, added up."""
 
     names: set[str] = field(default_factory=set)
     written: dict[int, int] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Owed:
 
 @dataclass(slots=True)
 class Book:
-    """What was sent and answered, in order. Only what was sent may be found, each record once."""
+    """Requests and their answers, in order. Only what was sent may be found, each record once."""
 
     sent: dict[int, Sent] = field(default_factory=dict)
     answers: list[Answer] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Book:
         self.sent[len(self.sent)] = Sent(place, content)
 
     def owed(self, answers: int | None = None) -> Owed:
-        """What the first answers promised, or all."""
+        """Return the promises of the first answers, or of all."""
         owed = Owed()
         for answer in self.answers[:answers]:
             owed.take(answer)

@@ -50,7 +50,7 @@ async def close(opened: OpenCell) -> None:
 
 
 async def missing_in(path: Path, book: Book, owed: Owed) -> list[str]:
-    """What a start on a directory does not give back. EngineError, CommitRefused."""
+    """Return the promises that a start on a directory does not keep. EngineError, CommitRefused."""
     opened = await opened_cell(path)
     try:
         return await read_back(opened, book, owed)

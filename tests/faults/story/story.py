@@ -29,7 +29,7 @@ SCHEMA = [
 ]  # fmt: skip
 PAIRS_SCHEMA = [{"name": "n", "type": "int64", "sort_order": "ascending"}, {"name": "data", "type": "string"}]
 SETTINGS = {"pqbroker.ballast.bytes": "0", "pqbroker.segment.bytes": str(1 << 20)}
-"""What brokers of a story are started with. Where backups go is the caller's to say."""
+"""Settings of the brokers of a story. The caller says where backups go."""
 _BODIES = {"pq.low.watermark.bytes": "60000"}
 _CONFIG = {**_BODIES, "pq.partitions.per.tablet": "1"}
 _SIZES = (0, 40, 600, 3_000, 9_000, 40_000, 120_000)

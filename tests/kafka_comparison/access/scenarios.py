@@ -1,4 +1,4 @@
-"""What a caller has the right to, and what it asks for then: each request under each set of rights.
+"""Rights of a caller, and its requests under them: each request under each set of rights.
 
 Nobody logs in: the caller is told from the administrator by its address. Every single right is given alone, and every
 right is denied alone to one who has all others; so each right is seen to be enough, or needed, or neither.
