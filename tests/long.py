@@ -41,6 +41,7 @@ RUNS: Final[Mapping[str, str]] = {
     "consumer-churn": "tests.faults.consumer_churn --seconds 120",
     "grammar": "tests.grammar --requests 1000000",
     "lists": "tests.grammar --lists",
+    "real-registry": "tests.compat.real_registry",
     "spark-kills": "tests.spark.kills --times 20",
     "kafka-comparison": "tests.kafka_comparison",
     "cleaned-logs": "tests.kafka_comparison.cleaned_logs --drawn 200",

@@ -163,3 +163,39 @@ async def test_sql_has_raw_columns_and_the_reason_while_the_registry_is_down(
     assert "there is no column 'id'; the values of t have no columns: the registry main: it answered 503" in message
     registry.is_down = False
     assert await rows(web, "SELECT id FROM t") == [{"id": 1}]
+
+
+FORMATS: list[tuple[str, str, bytes, Any]] = [
+    ("PROTOBUF", 'syntax = "proto3"; message Order { int64 id = 1; string note = 2; }', b"\0\x08\x05\x12\x01a",
+     {"id": 5, "note": "a"}),
+    ("JSON", '{"properties": {"id": {"type": "integer"}, "note": {"type": "string"}}}', b'{"id":5,"note":"a"}',
+     {"id": 5, "note": "a"}),
+]  # fmt: skip
+
+
+async def test_protobuf_and_json_schema_are_decoded_too(web: Web, registry: TestRegistry) -> None:
+    for kind, schema, body, content in FORMATS:
+        topic = f"t-{kind.lower()}"
+        await web.node.create_topic(topic, value_registry="main")
+        number = registry.add(f"{topic}-value", schema, kind)
+        await web.node.produce(topic, framed(number, body))
+        (found,) = await decoded(web, topic)
+        assert found == {"value": {"schema": number, "type": kind, "content": content}}
+        assert await rows(web, f'SELECT id, note FROM "{topic}"') == [content]
+
+
+async def test_hostile_records_end_no_worker(web: Web, registry: TestRegistry) -> None:
+    await web.node.create_topic("t", value_registry="main")
+    list_of: dict[str, Any] = {"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]}
+    nulls = {"type": "array", "items": "null"}
+    numbers = [registry.add("t-value", each) for each in (list_of, nulls, "[" * 100_000, ["null"] * 10_001)]
+    bodies = (b"\x02" * 500_000, b"\xfe" + b"\xff" * 7 + b"\x7f", b"", b"\0")
+    for number, body in zip(numbers, bodies, strict=True):
+        await web.node.produce("t", framed(number, body))
+    codes = [each["value"]["code"] for each in await decoded(web)]
+    assert codes == ["VALUE_TOO_DEEP", "VALUE_TOO_LARGE", "SCHEMA_TOO_DEEP", "SCHEMA_TOO_LARGE"]
+    registry.add("t-value", ORDER)
+    (found,) = await rows(web, 'SELECT count(*) AS n, count("$error") AS wrong FROM t')
+    assert found == {"n": 4, "wrong": 4}
+    counters = web.node.server.node.workers.counters
+    assert (counters.workers_started, counters.workers_lost) == (1, 0)
