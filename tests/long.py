@@ -44,6 +44,7 @@ RUNS: Final[Mapping[str, str]] = {
     "real-registry": "tests.compat.real_registry",
     "spark-kills": "tests.spark.kills --times 20",
     "kafka-comparison": "tests.kafka_comparison",
+    "bearer-logins": "tests.kafka_comparison.bearer_logins",
     "cleaned-logs": "tests.kafka_comparison.cleaned_logs --drawn 200",
     "transactional-walks": "tests.kafka_comparison.transactional_walks --walks 1000",
     "mutations": "tests.mutations",

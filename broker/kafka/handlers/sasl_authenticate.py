@@ -22,7 +22,7 @@ async def serve(context: Context, request: SaslAuthenticateRequest) -> SaslAuthe
         raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, text)
     token = await login.answer(request.auth_bytes)
     lifetime_ms = 0 if login.is_under_way else login.lifetime_ms
-    return SaslAuthenticateResponse(error_message=None, auth_bytes=token, session_lifetime_ms=lifetime_ms)
+    return SaslAuthenticateResponse(error_message="", auth_bytes=token, session_lifetime_ms=lifetime_ms)
 
 
 API = Api(request=SaslAuthenticateRequest, response=SaslAuthenticateResponse, serve=serve)

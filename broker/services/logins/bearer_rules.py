@@ -84,13 +84,14 @@ def read_bearer(message: bytes) -> BearerMessage:
 
 def check_claims(claims: Mapping[str, Any], rules: TokenRules, now_ms: int) -> VerifiedToken:
     """Return what a token proves. TokenRefused."""
-    expires_ms = _time_ms(claims, "exp")
-    _time_ms(claims, "iat")
+    expires_ms, issued_ms = _time_ms(claims, "exp"), _time_ms(claims, "iat")
     counts_until_ms = expires_ms + rules.skew_s * 1000
     if counts_until_ms <= now_ms:
         raise TokenRefused("time", f"the token expired {(now_ms - expires_ms) / 1000:.0f} s ago")
-    if claims.get("nbf") is not None and _time_ms(claims, "nbf") - rules.skew_s * 1000 > now_ms:
-        raise TokenRefused("time", "the token does not count yet (claim nbf)")
+    begins_ms = issued_ms if claims.get("nbf") is None else max(issued_ms, _time_ms(claims, "nbf"))
+    if begins_ms - rules.skew_s * 1000 > now_ms:
+        wait_s = (begins_ms - now_ms) / 1000
+        raise TokenRefused("time", f"the token does not count for {wait_s:.0f} s (claims iat, nbf)")
     issuer, audience = claims.get("iss"), claims.get("aud")
     if rules.issuer is not None and issuer != rules.issuer:
         raise TokenRefused(

@@ -64,7 +64,7 @@ async def test_a_token_is_a_login_as_the_user_that_it_names_until_it_expires(sta
     node = await start_locked(start, keys.as_uri())
     client = await node.connect()
     answer = await say(client, bearer(KEY.token("alice"), extensions="traceId=1\x01"))
-    assert (answer.error_code, answer.auth_bytes) == (ErrorCode.NONE, b"")
+    assert (answer.error_code, answer.error_message, answer.auth_bytes) == (ErrorCode.NONE, "", b"")
     assert answer.session_lifetime_ms == 300_000
     assert (await client.ask(MetadataRequest())).brokers
     (connection,) = [each for each in node.server.node.connections if each.listener_name == "LOCKED"]
@@ -101,7 +101,8 @@ REFUSED: dict[str, tuple[Callable[[], str], str, str]] = {
     "a long name": (lambda: KEY.token("x" * 257), "claims", "the user's name has 257 bytes"),
     "a name with a line's end": (lambda: KEY.token("alice\nroot"), "claims", "the user's name has 10 bytes"),
     "no end": (lambda: KEY.token(exp=float("inf")), "claims", "the token has no time exp"),
-    "a later begin": (lambda: KEY.token(nbf=NOW_S + 600), "time", "does not count yet"),
+    "a later begin": (lambda: KEY.token(nbf=NOW_S + 600), "time", "the token does not count for 600 s"),
+    "made later": (lambda: KEY.token(iat=NOW_S + 31), "time", "the token does not count for 31 s"),
     "no token": (lambda: "no-token", "message", "it is no JSON Web Token"),
     "an extension": (lambda: KEY.token(headers={"crit": ["b64"], "b64": True}), "message", "JSON Web Token that"),
 }  # fmt: skip
