@@ -1,6 +1,6 @@
 """`pqbroker consume`: records become lines."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from pqbroker.cli.command import Family, declare
@@ -135,22 +135,23 @@ def consume(
 
     with Cluster(broker) as cluster:
         topics = matching(cluster, topic)
-        if group is not None:  # which divides all partitions of its topics
-            led = {each.name: _led(each, [*each.partitions], is_named=each.name in topic) for each in topics}
-            topics = [each for each in topics if len(led[each.name]) == len(each.partitions)]
-        starts: dict[tuple[str, int], int] = {}
-        ends: dict[tuple[str, int], int] = {}
-        for each in topics:
-            chosen = _led(each, choose_partitions(each, partition or []), is_named=each.name in topic)
-            for index, (begin, end) in _bounds(cluster, each, chosen, span).items():
-                starts[each.name, index], ends[each.name, index] = begin, end
+        if group is not None:
+            topics = _wholly_led(topics, topic)
+        chosen = [(each, choose_partitions(each, partition or []), each.name in topic) for each in topics]
+        starts, ends = _bounds_of_all(cluster, chosen, span)
         reading = Reading(cluster.brokers, [each.name for each in topics], ends, follow, wanted, isolation)
-        searches = bool(terms) and not follow and group is None and last is None and decoder is None
-        address = _search_address(cluster) if searches else None
+        reads_itself = follow or group is not None or last is not None or decoder is not None
+        address = None if reads_itself or not terms else _search_address(cluster)
     if group is not None:
         read_group(reading, group, GROUP_STARTS[start])
     elif address is None or not _has_searched(address, terms, reading, starts):
         read_partitions(reading, starts)
+
+
+def _wholly_led(topics: Sequence[Topic], named: Sequence[str]) -> list[Topic]:
+    """Return the topics all of whose partitions somebody leads: a group divides all of them."""
+    led = {each.name: _led(each, [*each.partitions], is_named=each.name in named) for each in topics}
+    return [each for each in topics if len(led[each.name]) == len(each.partitions)]
 
 
 def _search_address(cluster: Cluster) -> str | None:
@@ -208,6 +209,19 @@ def _check_together(given: Mapping[str, object], start: str, group: str | None) 
     for one, other, why in _APART:
         if {one, other} <= used:
             raise WrongInput(f"{one} and {other} do not go together: {why}")
+
+
+def _bounds_of_all(
+    cluster: Cluster, chosen: Sequence[tuple[Topic, list[int], bool]], span: _ReadRange
+) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+    """Return by topic and partition the first offset to read, and the first one not to read. `chosen`: topics, their
+    partitions, and whether a topic is named, not found by a pattern."""
+    starts: dict[tuple[str, int], int] = {}
+    ends: dict[tuple[str, int], int] = {}
+    for topic, partitions, is_named in chosen:
+        for index, (begin, end) in _bounds(cluster, topic, _led(topic, partitions, is_named=is_named), span).items():
+            starts[topic.name, index], ends[topic.name, index] = begin, end
+    return starts, ends
 
 
 def _bounds(cluster: Cluster, topic: Topic, partitions: list[int], span: _ReadRange) -> dict[int, tuple[int, int]]:
