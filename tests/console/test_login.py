@@ -79,7 +79,7 @@ async def test_a_user_is_offered_what_rules_allow_and_sees_what_changes(page: Pa
     await _log_in(page, node, "ann", USERS["ann"])
     text = await page.wait_for("drafts", "orders", "2 topics")  # the first page is one that she may see
     assert not {"hidden", "New topic"} & set(text.split("\n"))
-    assert await page.look(MENU) == "Topics,Groups,Tables,Transactions,SQL,API"
+    assert await page.look(MENU) == "Topics,Groups,Tables,Transactions,SQL,Access,API"
     await page.open(f"{home}#/topics/orders")
     await page.wait_for("first offset", "Messages")
     assert await page.look("document.querySelector('.tabs').innerText.split(/\\s+/).join()") == "Partitions,Messages"
@@ -96,4 +96,55 @@ async def test_a_user_is_offered_what_rules_allow_and_sees_what_changes(page: Pa
     await page.wait_for("2 topics")
     await asyncio.to_thread(root.ask, "DELETE", "/v1/topics/drafts")
     await page.wait_for("1 topic")
+    assert page.complaints == []
+
+
+async def test_users_rules_and_quotas_are_made_and_removed(page: Page, node: Broker) -> None:
+    root = HttpCalls(lambda: node.http, "root", USERS["root"])
+    home = f"http://{node.http}/"
+    await _log_in(page, node, "root", USERS["root"])
+    await page.wait_for("Log out")
+    await page.open(f"{home}#/access")
+    await page.wait_for("New user", "root", "ann")
+    await page.type("main input[type=password]", "Bob-secret")
+    await page.type("main input[autocomplete=off]", "bob")
+    await page.click("Make the user")
+    await page.wait_for("bob")
+    users = await asyncio.to_thread(root.ask, "GET", "/v1/users")
+    assert [user["name"] for user in users["users"]] == ["ann", "bob", "root"]
+    await page.open(f"{home}#/access/rules")
+    await page.wait_for("New rule")
+    await page.type("main label:nth-of-type(2) input", "User:bob")
+    await page.type("main label:nth-of-type(6) input", "drafts-")
+    await page.click("Add the rule")
+    await page.wait_for("User:bob")
+    await page.open(f"{home}#/access/quotas")
+    await page.wait_for("New quota")
+    await page.type("main input[inputmode=decimal]", "1024")
+    await page.click("Set the quota")
+    await page.wait_for("producer byte rate", "1 024")
+    quotas = await asyncio.to_thread(root.ask, "GET", "/v1/quotas")
+    assert quotas["quotas"] == [{"entity": {"user": None}, "quotas": {"producer_byte_rate": 1024.0}}]
+    await page.open(f"{home}#/access/tokens")
+    await page.wait_for("New token for root")
+    await page.click("Make the token")
+    await page.wait_for("The token, which is shown once: pqb_")
+    assert page.complaints == []
+
+
+async def test_who_may_only_look_at_users_is_offered_no_change(page: Page, node: Broker) -> None:
+    root = HttpCalls(lambda: node.http, "root", USERS["root"])
+    rule = {"kind": "cluster", "name": "kafka-cluster", "principal": "User:ann", "operation": "describe"}
+    await asyncio.to_thread(root.ask, "POST", "/v1/acls", {"acls": [rule]})
+    await _log_in(page, node, "ann", USERS["ann"])
+    await page.wait_for("Log out")
+    for tab in ("users", "rules"):
+        await page.open(f"http://{node.http}/#/access/{tab}")
+        await page.wait_for("root" if tab == "users" else "User:ann")
+        assert await page.look(BUTTONS) == 0
+    assert await page.look("document.querySelector('.tabs').innerText.split(/\\s+/).join()") == "Users,Rules,Tokens"
+    await page.open(f"http://{node.http}/#/access/tokens")
+    assert "Revoke" not in await page.wait_for("New token for ann")  # root's stands there
+    await page.click("Make the token")
+    await page.wait_for("The token, which is shown once: pqb_")
     assert page.complaints == []

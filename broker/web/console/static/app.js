@@ -2,6 +2,7 @@
 import { html, render, useEffect, useRef, useState } from "/console/vendor/htm-preact.js";
 import { onFigures, useDoor, useRights } from "/console/doors.js";
 import { LoginForm, logOut, whoIsIn } from "/console/logins.js";
+import { Access } from "/console/pages/access.js";
 import { Api } from "/console/pages/api.js";
 import { Cells } from "/console/pages/cells.js";
 import { Clients } from "/console/pages/clients.js";
@@ -23,7 +24,7 @@ import { moment } from "/console/units.js";
 const MENU = [
   ["overview", "Overview", "o", "describe"], ["topics", "Topics", "t"], ["groups", "Groups", "g"], ["tables", "Tables", "l"], ["transactions", "Transactions", "x"], ["sql", "SQL", "q"],
   ["clients", "Clients", "c", "describe"], ["cells", "Cells", "d", "describe"], ["tablets", "Tablets", "b", "describe"], ["storage", "Storage", "s", "describe"],
-  ["settings", "Settings", "e", "describe_configs"], ["api", "API", "a"],
+  ["access", "Access", "u"], ["settings", "Settings", "e", "describe_configs"], ["api", "API", "a"],
 ];
 
 const PAGES = {
@@ -43,6 +44,7 @@ const PAGES = {
   clients: (tab) => html`<${Clients} tab=${tab} />`,
   cells: () => html`<${Cells} />`,
   tour: () => html`<${Tour} />`,
+  access: (tab) => html`<${Access} tab=${tab} />`,
   settings: () => html`<${Settings} />`,
   api: () => html`<${Api} />`,
 };
