@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pqbroker.cli import http_address
 from pqbroker.cli.kafka.cluster import Cluster
 from pqbroker.cli.records import searching
 from tests.cli.shell import Shell
@@ -296,7 +297,7 @@ def test_a_search_by_the_broker_prints_what_the_command_would_find_itself(
         assert written.status == 0, written.errors
     monkeypatch.setattr(searching, "LIMIT_AT_ONCE", 2)
     asked: list[str] = []
-    learnt = searching.learnt_http
+    learnt = http_address.learnt_http
 
     def noted(cluster: Cluster) -> str | None:
         asked.append(learnt(cluster) or "")
@@ -316,6 +317,11 @@ def test_a_search_by_the_broker_prints_what_the_command_would_find_itself(
         assert searched.output
     assert len(asked) == 6
     assert all(asked)
+
+
+def test_filters_are_the_same_at_every_broker(shell: Shell, filled: str) -> None:
+    assert sorted(shell("consume", filled, "--grep", "/^[B-E]$/i", "--until", "3").output.split()) == ["b", "c", "e"]
+    assert shell("consume", filled, "--grep", "x").output == ""
 
 
 def test_a_broker_that_does_not_search_is_read(
