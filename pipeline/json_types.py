@@ -11,7 +11,7 @@ NULL: Final = "NULL"
 BOOLEAN: Final = "BOOLEAN"
 BIGINT: Final = "BIGINT"
 DOUBLE: Final = "DOUBLE"
-STRING: Final = "STRING"
+TEXT_TYPE: Final = "STRING"
 FIELDS_MAX: Final = 10_000
 """Fields of a schema. Values with more have data in the names of their fields."""
 
@@ -69,7 +69,7 @@ def type_of(value: Any) -> JsonType:
             raise TooManyFields
         present = {name: 1 for name, each in value.items() if each is not None}
         return Fields({name: type_of(each) for name, each in value.items()}, present)
-    return STRING
+    return TEXT_TYPE
 
 
 def merged(one: JsonType, other: JsonType) -> JsonType:
@@ -84,7 +84,7 @@ def merged(one: JsonType, other: JsonType) -> JsonType:
         return Elements(merged(one.of, other.of))
     if _is_number(one) and _is_number(other):
         return DOUBLE if DOUBLE in (one, other) else _decimal(max(_digits(one), _digits(other)))
-    return STRING
+    return TEXT_TYPE
 
 
 def schema_sql(found: Fields, objects: int) -> str:
@@ -120,7 +120,7 @@ def _sql(kind: JsonType) -> str:
         inner = ", ".join(f"{_quoted(name)}: {_sql(kind.types[name])}" for name in sorted(kind.types)
                           if _sql(kind.types[name]))  # fmt: skip
         return f"STRUCT<{inner}>" if inner else ""
-    return STRING if kind == NULL else kind
+    return TEXT_TYPE if kind == NULL else kind
 
 
 def _quoted(name: str) -> str:
