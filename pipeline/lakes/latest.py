@@ -7,7 +7,7 @@ partitions were added, has the record of the later timestamp.
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, count, lit, max_by, struct
 
-from pqbroker.pipeline.lakes.rows import KEPT
+from pqbroker.pipeline.lakes.landing import KEPT
 
 _RECORDS = "records"
 

@@ -62,5 +62,5 @@ def test_duckdb_reads_what_landed_by_the_query_of_the_page(tmp_path: Path, monke
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), place / "part-0.parquet")
         (place / "_landed.json").write_text("{}")
     monkeypatch.chdir(tmp_path)
-    found = duckdb.sql(query).fetchall()
+    found = duckdb.connect().execute(query).fetchall()
     assert [row[:2] for row in found] == [("a", 2), ("b", 1)]
