@@ -47,7 +47,7 @@ _RESULT = StructType([StructField("text", StringType()), StructField("reason", S
 
 
 class Registry(NamedTuple):
-    """Where the schemas are: the address, and the file with credentials, empty without one."""
+    """A schema registry: its address, and the file with credentials, empty without one."""
 
     address: str
     config_file: str = ""

@@ -1,5 +1,5 @@
-"""`python -m tests.compat.real_registry`: topics of a broker by the schemas of Apicurio's registry, in three formats and
-at every door. Maven fetches the registry into `.cache/` once."""
+"""`python -m tests.compat.real_registry`: topics of a broker by the schemas of Apicurio's registry, in three formats at
+every door. Maven fetches the registry into `.cache/` once."""
 
 import contextlib
 import json
@@ -39,7 +39,7 @@ def main() -> None:
         broker(settings={"pqbroker.registries": f"main={address}"}) as running,
     ):
         topics = sum(_check(running, address, *each) for each in _topics(address))
-    print(f"Apicurio {VERSION}: {topics} topics in three formats, each decoded over HTTP, in SQL, by consume and export")
+    print(f"Apicurio {VERSION}: {topics} topics of three formats, decoded over HTTP, in SQL, by consume and export")
 
 
 def _topics(address: str) -> Iterator[tuple[str, bytes, Any, str, Any]]:
@@ -52,7 +52,7 @@ def _topics(address: str) -> Iterator[tuple[str, bytes, Any, str, Any]]:
     yield "sale", framed(sale, b"\x0e"), {"sum": {"cents": 7}}, "CAST(sum->>'cents' AS INTEGER)", 7
     _register(address, "other.proto", REFERENCES["other.proto"], "PROTOBUF")
     order = _register(address, "order-value", PROTO, "PROTOBUF", [("other.proto", "other.proto", 1)])
-    empty = {"name": None, "items": [], "counts": {}, "card": None, "cash": None, "kind": "A", "at": None, "ref": None}
+    empty: dict[str, Any] = {"name": None, "items": [], "counts": {}, "card": None, "cash": None, "kind": "A", "at": None, "ref": None}
     shown = {"id": 5, **empty, "raw": "", "wrapped": None, "ratio": 0.0}
     yield "order", framed(order, b"\0\x08\x05"), shown, "id", 5
     text = json.dumps({"type": "object", "properties": {"id": {"type": "integer"}, "tags": {"type": "array"}}})
@@ -69,7 +69,7 @@ def _check(running: Broker, address: str, topic: str, *expected: Any) -> int:
     records = _get(f"http://{running.http}/v1/topics/{topic}/records")["records"]
     assert [each["decoded"]["value"]["content"] for each in records] == [shown], records
     with Client(running.http) as client:
-        assert list(client.sql(f'SELECT {expression} AS x FROM "{topic}"')) == [{"x": result}]
+        assert client.sql(f'SELECT {expression} AS x FROM "{topic}"').rows() == [{"x": result}]
     assert json.loads(_command(running, "consume", topic, "--registry", address)) == shown
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "rows.jsonl"
@@ -107,7 +107,7 @@ def _registry(place: Path) -> Iterator[str]:
         try:
             wait_until(
                 lambda: running.poll() is not None or _LISTENS.search(log.read_text(errors="replace")),
-                "the registry listens",
+                "the registry listens", 120.0,
             )
             found = _LISTENS.search(log.read_text(errors="replace"))
             assert found is not None, log.read_text(errors="replace")[-2000:]

@@ -12,6 +12,7 @@ from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.ground.refusals import REFUSED
 from pqbroker.broker.services.topics.partitions import find_partition
 from pqbroker.broker.web.resources.contents import read_text
+from pqbroker.broker.web.resources.decoded_records import ShownRecords
 from pqbroker.broker.web.resources.isolation import isolation_of
 from pqbroker.broker.web.resources.read_positions import first_position, offset_in
 from pqbroker.broker.web.resources.record_search import Search, Sought
@@ -21,7 +22,6 @@ from pqbroker.broker.web.routing.stream_forms import PROBLEM, choose_form
 from pqbroker.pq.reading.query import visible_end
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
-from pqbroker.protocol.record_json import show_record
 
 HEARTBEAT_S = 15.0
 GROWTH_LOOK_S = 1.0
@@ -117,8 +117,9 @@ class _Tail:
         call, partition = self._call, self._watched[index]
         partition.check_readable()
         settings = call.node.settings
+        records = ShownRecords(call, call.topic(AclOperation.READ), index)
         sought = Sought(
-            partial(show_record, call.path["name"], index),
+            records.show,
             self._key,
             int(min(self._left, settings.http_items_max)),
             settings.http_unsent_bytes_max,
@@ -131,6 +132,7 @@ class _Tail:
         if search.is_behind(partition):
             self._moved[index] = None
         self._left -= len(search.shown)
+        await records.decode(search.shown)
         return search.shown
 
     def _partitions(self) -> dict[int, PartitionServer]:

@@ -1,14 +1,11 @@
 """Records of a topic: a look at those of a partition, or all of them as they come."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from pqbroker.broker.ground.access import AclOperation
-from pqbroker.broker.services.registries.decoding import RecordDecoding
-from pqbroker.broker.services.topics.named_registries import decoding_of
 from pqbroker.broker.services.topics.partitions import find_readable
 from pqbroker.broker.web.resources.contents import RECORD, read_text
+from pqbroker.broker.web.resources.decoded_records import ShownRecords
 from pqbroker.broker.web.resources.following import follow
 from pqbroker.broker.web.resources.isolation import ISOLATION, isolation_of
 from pqbroker.broker.web.resources.read_positions import START, first_position, offset_in
@@ -16,8 +13,6 @@ from pqbroker.broker.web.resources.record_search import Search, Sought
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import LIMIT, Call, Parameter, Route
 from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, array_of, object_of
-from pqbroker.protocol.record_json import show_record
-from pqbroker.protocol.records import Record
 
 
 async def read(call: Call) -> Any:
@@ -32,11 +27,9 @@ async def _look(call: Call) -> Any:
     topic = call.topic(AclOperation.READ)
     partition = find_readable(topic, call.query.get("partition", 0))
     settings, key = call.node.settings, call.query.get("key")
-    decoding = decoding_of(topic, settings) if call.query.get("decode", True) else None
-    contents: list[tuple[bytes | None, bytes | None]] = []
-    show = partial(show_record, topic.record.name, partition.index)
+    records = ShownRecords(call, topic, partition.index)
     sought = Sought(
-        show if decoding is None else partial(_note_and_show, contents, show),
+        records.show,
         None if key is None else read_text(key, "key"),
         call.limit(),
         settings.http_answer_bytes_max,
@@ -45,10 +38,7 @@ async def _look(call: Call) -> Any:
     )
     search = Search(sought, await offset_in(partition, first_position(call), sought.isolation))
     await search.look_through(partition, call.looks)
-    if decoding is not None:
-        decoder = RecordDecoding(call.node.workers, settings, call.holder)
-        for shown, decoded in zip(search.shown, await decoder.decode(decoding, contents), strict=True):
-            shown["decoded"] = decoded
+    await records.decode(search.shown)
     return {
         "cell": call.cell.name,
         "partition": partition.index,
@@ -57,13 +47,6 @@ async def _look(call: Call) -> Any:
         "records": search.shown,
         "next_offset": search.next_offset,
     }
-
-
-def _note_and_show(
-    contents: list[tuple[bytes | None, bytes | None]], show: Callable[[Record], dict[str, Any]], record: Record
-) -> dict[str, Any]:
-    contents.append((record.key, record.value))
-    return show(record)
 
 
 _RECORD = {
@@ -90,8 +73,7 @@ ROUTES = (
             ISOLATION,
             Parameter(
                 "decode", {"type": "boolean"},
-                "Show keys and values decoded as well (`decoded`) where the topic names a registry; default: true. "
-                "With follow=true they stay as they are.",
+                "Show keys and values decoded as well (`decoded`) where the topic names a registry; default: true.",
             ),
             Parameter(
                 "follow", {"type": "boolean"},

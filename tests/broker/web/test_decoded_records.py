@@ -199,3 +199,11 @@ async def test_hostile_records_end_no_worker(web: Web, registry: TestRegistry) -
     assert found == {"n": 4, "wrong": 4}
     counters = web.node.server.node.workers.counters
     assert (counters.workers_started, counters.workers_lost) == (1, 0)
+
+
+async def test_a_follower_gets_decoded_records(web: Web, registry: TestRegistry) -> None:
+    await web.node.create_topic("t", value_registry="main")
+    number = registry.add("t-value", ORDER)
+    await web.node.produce("t", framed(number, order(7)))
+    text = await web.text("/v1/topics/t/records?follow=true&limit=1")
+    assert json.loads(text)["decoded"]["value"]["content"] == {"id": 7, "note": None}
