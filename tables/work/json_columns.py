@@ -1,14 +1,14 @@
 """Columns of JSON documents by DuckDB's JSON functions, thousands of documents at once.
 
-The rules are those of `rows.decode_row`. DuckDB's parser takes more than Python's (a comma before a bracket, `nan`), and
-of fields with one name the first, not the last. A document in which the two may differ, or that is no row, is doubtful:
-its columns here mean nothing, and the caller reads it by the rules.
+The rules are those of `rows.decode_row`. DuckDB's parser takes more than Python's (a comma before a bracket, `nan`),
+and of fields with one name the first, not the last. A document in which the two may differ, or that is no row, is
+doubtful: its columns here mean nothing, and the caller reads it by the rules.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import duckdb
 import numpy
@@ -22,11 +22,11 @@ from pqbroker.tables.work.database import connect
 _MEMORY_BYTES: Final = 256 << 20
 """Memory that DuckDB has for its own needs while it parses; the documents are Arrow's."""
 _EMPTY: Final = "{}"
-_FOUND: Final = "SELECT json_extract(value, [{}]) AS found, len(json_keys(value)) AS fields FROM {}"
+_FOUND: Final = "SELECT json_extract(value, [{}]) AS found FROM {}"
 _EVERY: Final = "documents"
 _VALID: Final = "(SELECT CASE WHEN json_valid(value) THEN value ELSE '{}' END AS value FROM documents)"
 _KEYS: Final = "SELECT json_keys(value) AS keys FROM documents"
-_SCREENED_BYTES: Final = 256 << 10
+_SCREENED_BYTES: Final = 128 << 10
 """Bytes that are screened at once: they stay in the processor's cache."""
 _LOOSE_COMMA: Final = r",\s*[}\]]"
 _LOOSE_NUMBER: Final = r"(?i)[:\[,]\s*-?(?:nan|inf)"
@@ -56,50 +56,50 @@ class JsonColumns:
         arrays: dict[str, Any] = {}
         present = numpy.zeros(len(texts), numpy.int64)
         for number, column in enumerate(self._columns):
-            field = found.fields.take(pyarrow.array(numpy.arange(number, len(found.fields), len(self._columns))))
+            field = found.take(pyarrow.array(numpy.arange(number, len(found), len(self._columns))))
             present += _mask(field.is_valid())
             arrays[column.name], is_wrong = _MAKERS.get(column.type.name, _integers)(column, field)
             doubtful |= is_wrong
             if column.is_required and arrays[column.name].null_count:
                 doubtful |= _mask(arrays[column.name].is_null())
-        doubtful |= (found.counts == 0) & _mask(documents.is_valid())  # it may be no object at all
-        doubtful |= _mask(_loose_commas(texts)) | _too_long(texts)
-        self._look_closer(texts, found.counts, present, doubtful)
+        screen = _Screen(texts)
+        doubtful |= screen.loose() | _too_long(texts)
+        unlike = screen.unlike(present) & ~doubtful & _mask(documents.is_valid())
+        self._look_closer(texts, numpy.flatnonzero(unlike), present, doubtful)
         return arrays, doubtful
 
-    def _find(self, texts: Any) -> "_Found | None":
-        """Return the fields of all documents; None where DuckDB refuses even those that it calls valid."""
-        for source in (_EVERY, _VALID):
+    def _find(self, texts: Any) -> Any:
+        """Return the fields of all documents, column by column of each, as texts of JSON; None where DuckDB refuses
+        even documents that it calls valid."""
+        for relation in (_EVERY, _VALID):
             try:
-                table = _ask(_FOUND.format(self._pointers, source), texts)
+                fields = _whole(_ask(_FOUND.format(self._pointers, relation), texts).column("found")).flatten()
             except duckdb.Error:
                 continue
-            fields = _whole(table.column("found")).flatten()
             if len(fields) == len(texts) * len(self._columns):
-                return _Found(fields.cast(pyarrow.string()), _whole(table.column("fields")).to_numpy())
+                return fields.cast(pyarrow.string())
         return None
 
-    def _look_closer(self, texts: Any, counts: Any, present: Any, doubtful: Any) -> None:
-        """Mark documents with more fields than columns that have one of them twice, or no number of Python's."""
-        rows = numpy.flatnonzero((counts > present) & ~doubtful)
+    def _look_closer(self, texts: Any, rows: Any, present: Any, doubtful: Any) -> None:
+        """Mark those of the rows that have a column's field twice, no field at all, or a number that is not Python's.
+        """
         if not len(rows):
             return
         some = texts.take(pyarrow.array(rows))
-        keys = _whole(_ask(_KEYS, some).column("keys"))
-        is_ours = compute.is_in(keys.flatten(), value_set=self._names).to_numpy(zero_copy_only=False)
-        named = numpy.add.reduceat(is_ours.astype(numpy.int64), keys.offsets.to_numpy()[:-1])
         is_loose = _mask(compute.match_substring_regex(some, _LOOSE_NUMBER))
-        doubtful[rows] = (named != present[rows]) | is_loose
+        try:
+            keys = _whole(_ask(_KEYS, some).column("keys"))
+        except duckdb.Error:  # some are no JSON, and these columns were made of others in their place
+            doubtful[rows] = True
+            return
+        is_ours = compute.is_in(keys.flatten(), value_set=self._names).to_numpy(zero_copy_only=False)
+        sums = numpy.concatenate([[0], numpy.cumsum(is_ours)])
+        ends = keys.offsets.to_numpy()
+        named = sums[ends[1:]] - sums[ends[:-1]]
+        doubtful[rows] = (named != present[rows]) | (ends[1:] == ends[:-1]) | is_loose
 
     def _nulls(self, count: int) -> Mapping[str, Any]:
         return {column.name: _nulls_of(column, count) for column in self._columns}
-
-
-class _Found(NamedTuple):
-    """The fields of documents, column by column of each, as texts of JSON; how many fields each document has."""
-
-    fields: Any
-    counts: Any
 
 
 @cache
@@ -141,18 +141,52 @@ def _text(content: bytes | None) -> str | None:
         return None
 
 
-def _loose_commas(texts: Any) -> Any:
-    """Return which documents may have a comma before a closing bracket. Few have one there, or a space."""
-    start, end = (texts.offset, texts.offset + len(texts))
-    offsets = numpy.frombuffer(texts.buffers()[1], numpy.int32)[[start, end]] if len(texts) else (0, 0)
-    content = texts.buffers()[2]
-    data = numpy.frombuffer(b"" if content is None else content, numpy.uint8)[offsets[0] : offsets[1]]
-    for at in range(0, len(data), _SCREENED_BYTES):
-        piece = data[at : at + _SCREENED_BYTES + 1]
-        before, closing = piece[:-1], (piece[1:] | 0x20) == ord("}")
-        if (closing & ((before == ord(",")) | (before <= ord(" ")))).any():
-            return compute.match_substring_regex(texts, _LOOSE_COMMA)
-    return pyarrow.array(numpy.zeros(len(texts), bool))
+class _Screen:
+    """The bytes of all documents: where quotes, colons, commas and brackets follow one another."""
+
+    __slots__ = ("_data", "_offsets", "_texts", "has_loose", "has_spaced", "keys")
+
+    def __init__(self, texts: Any) -> None:
+        self._texts = texts
+        ends = texts.buffers()[1]
+        self._offsets = numpy.frombuffer(ends, numpy.int32)[texts.offset : texts.offset + len(texts) + 1]
+        content = texts.buffers()[2]
+        whole = numpy.frombuffer(b"" if content is None else content, numpy.uint8)
+        self._data = whole[self._offsets[0] : self._offsets[-1]]
+        self.has_loose = self.has_spaced = False
+        self.keys = 0
+        """Colons that follow a quote: as many as there are keys, where none follows a space."""
+        for _, before, after in self._pieces():
+            is_blank, is_colon = before <= ord(" "), after == ord(":")
+            is_closing = (after | 0x20) == ord("}")  # or ]
+            self.has_loose |= bool((is_closing & (is_blank | (before == ord(",")))).any())
+            self.has_spaced |= bool((is_colon & is_blank).any())
+            self.keys += int(numpy.count_nonzero(is_colon & (before == ord('"'))))
+
+    def loose(self) -> Any:
+        """Return which documents may have a comma before a closing bracket."""
+        if not self.has_loose:
+            return numpy.zeros(len(self._texts), bool)
+        return _mask(compute.match_substring_regex(self._texts, _LOOSE_COMMA))
+
+    def unlike(self, present: Any) -> Any:
+        """Return which documents may have another number of keys than given, or no field at all."""
+        if self.has_spaced:
+            return numpy.ones(len(self._texts), bool)
+        if self.keys == present.sum() and present.all():  # each has as many, for none has fewer keys than fields
+            return numpy.zeros(len(self._texts), bool)
+        found = [
+            numpy.flatnonzero((after == ord(":")) & (before == ord('"'))) + at for at, before, after in self._pieces()
+        ]
+        colons = numpy.concatenate([numpy.zeros(0, numpy.int64), *found])
+        ends = numpy.searchsorted(colons, self._offsets - self._offsets[0])
+        return (numpy.diff(ends) != present) | (present == 0)
+
+    def _pieces(self) -> Iterator[tuple[int, Any, Any]]:
+        """Yield each place with the bytes from there on, and those behind each."""
+        for at in range(0, len(self._data), _SCREENED_BYTES):
+            piece = self._data[at : at + _SCREENED_BYTES + 1]
+            yield at, piece[:-1], piece[1:]
 
 
 def _too_long(texts: Any) -> Any:
@@ -186,13 +220,13 @@ def _without(field: Any, wrong: Any) -> Any:
 
 
 def _nulls_of(column: Column, count: int) -> Any:
-    return pyarrow.nulls(count, STORED_TYPES[column.type.name])
+    return pyarrow.nulls(count, MADE_TYPES[column.type.name])
 
 
 def _integers(column: Column, field: Any) -> tuple[Any, Any]:
     """Arrow takes nothing but digits for an integer, and none that does not fit."""
-    low, high = column.type.bounds or (-(1 << 63), (1 << 63) - 1)
-    digits = len(str(high))
+    _, most_of_type = column.type.bounds or (0, TIMESTAMP_END)
+    digits = len(str(most_of_type))
     return _numbers(column, field, [rf"^-?[0-9]{{1,{most}}}$" for most in (digits, digits - 1)])
 
 
@@ -207,7 +241,7 @@ def _doubles(column: Column, field: Any) -> tuple[Any, Any]:
 def _numbers(column: Column, field: Any, patterns: Sequence[str]) -> tuple[Any, Any]:
     """Return numbers of all texts; where one is none, of those that match a pattern, each narrower than the one before.
     """
-    kind = STORED_TYPES[column.type.name]
+    kind = MADE_TYPES[column.type.name]
     wrong = numpy.zeros(len(field), bool)
     try:
         return field.cast(kind), wrong
@@ -251,7 +285,7 @@ def _strings(column: Column, field: Any) -> tuple[Any, Any]:
     buffer = contents.buffers()[2]
     if buffer is not None and b"\\" in memoryview(buffer).tobytes():
         contents = _unescaped(field, contents)
-    return contents.cast(STORED_TYPES[column.type.name]), wrong
+    return contents.cast(MADE_TYPES[column.type.name]), wrong
 
 
 def _unescaped(field: Any, contents: Any) -> Any:
@@ -274,7 +308,7 @@ def _documents(column: Column, field: Any) -> tuple[Any, Any]:
     return pyarrow.array(texts, pyarrow.string()), wrong
 
 
-STORED_TYPES: Final[Mapping[str, Any]] = {
+MADE_TYPES: Final[Mapping[str, Any]] = {
     **{f"{sign}int{bits}": getattr(pyarrow, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)},
     "double": pyarrow.float64(),
     "boolean": pyarrow.bool_(),

@@ -1,5 +1,5 @@
-"""Rows of a table as typed Arrow columns: JSON documents by the thousand (`json_columns`); what that calls doubtful, and
-what is not in JSON, one by one.
+"""Rows of a table as typed Arrow columns: JSON documents by the thousand (`json_columns`); what that calls doubtful,
+and what is not in JSON, one by one.
 
 The rules are `rows.decode_row`'s, which reads the latter.
 """
@@ -15,10 +15,10 @@ from pqbroker.tables.formats import JSON
 from pqbroker.tables.rows import ERROR, decode_row
 from pqbroker.tables.schema import Schema
 from pqbroker.tables.types import bytes_of
-from pqbroker.tables.work.json_columns import STORED_TYPES, JsonColumns, write_document
+from pqbroker.tables.work.json_columns import MADE_TYPES, JsonColumns, write_document
 
 JSON_TYPE: Final = pyarrow.json_(pyarrow.string())
-ARROW_TYPES: Final[Mapping[str, Any]] = {**STORED_TYPES, "any": JSON_TYPE, "timestamp": pyarrow.timestamp("us")}
+ARROW_TYPES: Final[Mapping[str, Any]] = {**MADE_TYPES, "any": JSON_TYPE, "timestamp": pyarrow.timestamp("us")}
 """Arrow types by the name of a column's type."""
 
 
@@ -67,7 +67,7 @@ class TypedColumns:
     def make(self, parts: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return arrays by name from the parts, binary arrays by name. Columns of a record that is no row are null."""
         count = len(next(iter(parts.values())))
-        arrays: dict[str, Any] = {name: None for name in self._schema.columns}
+        arrays: dict[str, Any] = dict.fromkeys(self._schema.columns)
         doubtful = numpy.zeros(count, bool)
         if self._parts is None:
             doubtful[:] = True
@@ -98,7 +98,7 @@ class TypedColumns:
 def _array(values: Sequence[Any], kind: str) -> Any:
     convert = _STORED.get(kind)
     stored = values if convert is None else [None if value is None else convert(value) for value in values]
-    return pyarrow.array(stored, STORED_TYPES[kind])
+    return pyarrow.array(stored, MADE_TYPES[kind])
 
 
 def _typed(array: Any, kind: Any) -> Any:

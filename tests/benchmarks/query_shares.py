@@ -48,8 +48,8 @@ class Shares:
     def __str__(self) -> str:
         rates = ", ".join(f"{rate:,.0f}" for rate in self.rates)
         return (
-            f"a first scan has {self.scan:.2f} of DuckDB's rate, {self.scan_falling_back:.2f} where 1 % fall back; JSON "
-            f"answers {self.answer:.2f} of zipped columns (rows per CPU-second: {rates})"
+            f"a first scan has {self.scan:.2f} of DuckDB's rate, {self.scan_falling_back:.2f} where 1 % fall back; "
+            f"JSON answers {self.answer:.2f} of zipped columns (rows per CPU-second: {rates})"
         )
 
 

@@ -3,14 +3,20 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Collection
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import duckdb
 import pyarrow
 import pyarrow.ipc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pqbroker.tables.types import show_string
 from pqbroker.tables.work.results import ROWS_AT_ONCE, WRITERS
 
 
@@ -79,3 +85,60 @@ def test_arrow_is_a_stream_that_is_read_back_as_it_was() -> None:
     assert pyarrow.ipc.open_stream(written("arrow", table)).read_all() == table
     empty = table.slice(0, 0)
     assert pyarrow.ipc.open_stream(written("arrow", empty)).read_all().schema == table.schema
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "INTERVAL 1 DAY", "INTERVAL '14 months 3 days 04:05:06.7'", "INTERVAL (-14) MONTH", "INTERVAL (-90) SECOND",
+        "INTERVAL 0 SECOND", "INTERVAL '1 year 100:00:00.000001'", "INTERVAL '2 days' - INTERVAL '3 hours'",
+    ],
+)  # fmt: skip
+def test_an_interval_is_its_text(value: str) -> None:
+    with duckdb.connect() as connection:
+        table = connection.sql(f"SELECT {value} AS i, [{value}] AS l, ({value})::VARCHAR AS expected").to_arrow_table()
+    (row,) = json_rows(table)
+    assert (row["i"], row["l"]) == (row["expected"], [row["expected"]])
+    assert written("csv", table).decode().splitlines()[1].startswith(row["expected"])
+
+
+def test_a_map_is_an_object() -> None:
+    query = """SELECT MAP {'a': 1, 'b': NULL} AS texts, MAP {7: {'x': MAP {'y': [1]}}} AS numbers,
+        MAP {DATE '2024-01-02': true} AS days, [MAP {'k': 2.5::DOUBLE}] AS listed, NULL::MAP(VARCHAR, INT) AS none"""
+    with duckdb.connect() as connection:
+        table = connection.sql(query).to_arrow_table()
+    assert json_rows(table) == [
+        {
+            "texts": {"a": 1, "b": None}, "numbers": {"7": {"x": {"y": [1]}}}, "days": {"2024-01-02": True},
+            "listed": [{"k": 2.5}], "none": None,
+        }
+    ]  # fmt: skip
+    assert '"{""a"":1,""b"":null}"' in written("csv", table).decode()
+
+
+CELLS = st.fixed_dictionaries(
+    {
+        "n": st.none() | st.integers(-(1 << 63), (1 << 63) - 1), "d": st.none() | st.floats(allow_nan=False),
+        "t": st.none() | st.text(st.characters(exclude_categories=["Cs"])), "y": st.none() | st.booleans(),
+        "b": st.none() | st.binary(max_size=4),
+    }
+)  # fmt: skip
+TYPES = {
+    "n": pyarrow.int64(), "d": pyarrow.float64(), "t": pyarrow.string(), "y": pyarrow.bool_(), "b": pyarrow.binary(),
+}  # fmt: skip
+
+
+@given(st.lists(CELLS, max_size=6), st.integers(0, 2))
+def test_rows_are_what_python_would_write(rows: list[dict[str, Any]], skipped: int) -> None:
+    table = pyarrow.table({name: pyarrow.array([row[name] for row in rows], kind) for name, kind in TYPES.items()})
+    expected = []
+    for row in rows[skipped:]:
+        shown = dict(row)
+        if row["d"] is not None and not math.isfinite(row["d"]):
+            shown["d"] = None
+        if row["b"] is not None:
+            shown["b"] = show_string(row["b"])
+        expected.append(shown)
+    found = json_rows(table.slice(skipped))
+    assert found == expected
+    assert [type(row["d"]) for row in found] == [type(row["d"]) for row in expected]

@@ -1,4 +1,4 @@
-"""Typed columns: what DuckDB's JSON functions make of documents is what the rules say, for rows and for what is none."""
+"""Typed columns: what DuckDB's JSON functions make of documents is what the rules say, of rows and of what is none."""
 
 import json
 from base64 import b64decode
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pqbroker.tables.rows import ERROR, decode_row, encode_row
-from pqbroker.tables.schema import read_schema
+from pqbroker.tables.schema import Schema, read_schema
 from pqbroker.tables.types import TIMESTAMP_END, TYPES
 from pqbroker.tables.work import typed
 from pqbroker.tables.work.typed import TypedColumns
@@ -39,6 +39,18 @@ ODD = (
     b'{"id":1,"id":2}', b'{"id":1,"t":"\xff"}', b'{"id":1,"t":"\\ud800"}', b'{"id":1,"x":"\xff"}', b' {"id":\n 1}\r\n',
     b'{"id":-0}', b'{"id":1,"s":{"base64":"/w=="}}', b'{"id":1,"s":"\\u0000"}', '{"id":1}'.encode("utf-16"),
     b'\xef\xbb\xbf{"id":1}', None, b'{"id":1}}\n{"value":{"id":2}',
+    b'{"id":1,}', b'{"id":1 ,\n}', b'{"id":1,"x":[1,]}', b'{"id":1,"x":[1 , ]}', b'{"id":nan}', b'{"id":1,"d":inf}',
+    b'{"id":1,"x":nan}', b'{"id":1,"x":[-Infinity]}', b'{"id":1,"x":[ infinity ]}', b'{"id" :1, "id"\t:2}',
+    b'{"id":1,"x":2,"x":3}', b'{"x":2,"id":1,"y":{"id":3,"id":4}}', b'{"\\u0069d":1,"id":2}', b'{"\\u0069d":1}',
+    b'{"id":1,"t":"\\"id\\":5"}', b'{"id":1,"t":"\\u0000\\n\\u00e9\\\\"}', b'{"id":1,"d":1e-400}', b'{"id":1,"d":-0}',
+    b'{"id":1,"d":1%b}' % (b"0" * 400), b'{"id":1,"d":9%b}' % (b"0" * 5000), b'{"id":1%b}' % (b"0" * 5000),
+    b'{"id":1,"d":0.1000000000000000055511151231257827021181583404541015625}', b'{"id":1,"x":9%b}' % (b"0" * 5000),
+    b'{"id":1,"d":123456789012345678901234567890}', b'{"id":1,"u":18446744073709551616}', b'{"id":1,"u":-1}',
+    b'{"id":1,"x":%b%b}' % (b"[" * 5000, b"]" * 5000), b'{"id":1,"any":%b%b}' % (b"[" * 5000, b"]" * 5000),
+    b'{"id":1,"any":{"a":1,"a":2.50,"b":[null,1e5]}}', b'{"id":1,"any":nan}', b'{"id":1,"any":"null"}', b'"id"',
+    b'{"id":null}', b'{"id":1,"b":"true","t":5}', b'{"id":"1"}', b'{"id":true}', b'{"id":[1]}', b'{"id":1,"t":"null"}',
+    b'{"id":1,"s":"\xc3\xa9"}', b'{"id":1,"t":"\xed\xa0\x80"}', b'{"id":1} x', b'{"id":+1}', b'{"id":1,"d":.5}',
+    b'{"id":1,/**/"d":5}', b'{"id":1,"t":"a\tb"}', b"{'id':1}", b'{"id":1,"at":-1}', b'{"id":300}', b'{"id":01}',
 )  # fmt: skip
 """Documents at whose edges two parsers may differ."""
 
@@ -80,11 +92,34 @@ def test_columns_are_what_the_rules_say(
     assert made(schema, keys, values) == [expected(schema, *each) for each in zip(keys, values, strict=True)]
 
 
-@pytest.mark.parametrize("value", ODD)
+@pytest.mark.parametrize("value", ODD, ids=range(len(ODD)))
 @pytest.mark.parametrize("beside", [b'{"id":5}', b"{}"])
 def test_an_odd_document_is_alone_in_its_row(value: bytes | None, beside: bytes) -> None:
     values = [beside, value, beside]
-    assert made(PLAIN, [None] * 3, values) == [expected(PLAIN, None, each) for each in values]
+    for schema in (PLAIN, WITH_ANY):
+        assert made(schema, [None] * 3, values) == [expected(schema, None, each) for each in values]
+
+
+@pytest.mark.parametrize("name", ["0", "#", "-", "~", "~1", "/", "a/b", "*", ".", '"', "'", "[0]", " ", "é"])
+def test_any_name_is_that_field(name: str) -> None:
+    schema: list[dict[str, Any]] = [{"name": name, "type": "int64"}, {"name": "other", "type": "utf8"}]
+    values = [json.dumps(each).encode() for each in ({name: 5}, {"other": "x"}, {name: 1, "other": "y"}, {name: "z"})]
+    assert made(schema, [None] * 4, list(values)) == [expected(schema, None, each) for each in values]
+
+
+def test_documents_that_duckdb_refuses_leave_the_others_to_it() -> None:
+    values = [b'{"id":1,"t":"a"}', b"{", b'{"id":2,"more":[1]}', b'{"id":3} 4', b"\xff", b'{"id":7}'] * 50
+    read: list[Any] = []
+
+    def decode(schema: Schema, key: bytes | None, value: bytes | None) -> dict[str, Any]:
+        read.append(value)
+        return decode_row(schema, key, value)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typed, "decode_row", decode)
+        rows = made(PLAIN, [None] * len(values), list(values))
+    assert rows == [expected(PLAIN, None, each) for each in values]
+    assert set(read) == {b"{", b'{"id":3} 4', b"\xff"}
 
 
 def test_a_null_is_no_row_where_no_column_is_required() -> None:
