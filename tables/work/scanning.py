@@ -15,6 +15,9 @@ from pqbroker.tables.work.stored_batches import BatchDamaged, order_of, read_pie
 from pqbroker.tables.work.views import RAW_VIEW, View
 
 ATTEMPTS_MAX = 10
+FIRST_STRETCH_BYTES = 64 << 10
+"""Stored bytes that a query is shown at first, about, as one stretch: many a LIMIT needs no more. Then the broker shows
+as many as it likes."""
 ALL_TIMES = -(1 << 63)
 """The `timestamp_min` that leaves out no row."""
 
@@ -82,6 +85,7 @@ class _Stretches:
         self._line = line
         self._wanted = wanted
         self._shown: deque[_Shown] = deque()
+        self._has_begun = False
 
     def next(self, span: RowRange, *, is_verified: bool) -> _Shown:
         """The one that begins with a span. What was shown before it is none of this reader's any more."""
@@ -94,7 +98,9 @@ class _Stretches:
             "topic": wanted.topic, "partition": span.tablet, "offset": span.start, "end_offset": span.end,
             "timestamp_min": wanted.timestamp_min, "facts": wanted.view.wants_facts(wanted.columns),
             "commits": wanted.commits, "is_verified": is_verified,
+            "bytes_max": None if self._has_begun else FIRST_STRETCH_BYTES,
         }  # fmt: skip
+        self._has_begun = True
         answer = self._line.ask("read", asked)
         start, payload = span.start, memoryview(answer.payload)
         self._shown.clear()

@@ -253,10 +253,12 @@ class Query:
             raise unknown_topic()
         names = ("offset", "end_offset", "timestamp_min", "is_verified")
         offset, end_offset, timestamp_min, is_verified = (wanted[each] for each in names)
-        query = StretchQuery(offset, end_offset, STRETCH_BYTES, timestamp_min, is_verified)
+        bytes_max = min(wanted["bytes_max"] or STRETCH_BYTES, STRETCH_BYTES)
+        query = StretchQuery(offset, end_offset, bytes_max, timestamp_min, is_verified)
         partition = topic.partitions[index]
         spans = partition.state.transactions.aborted if self._question.isolation is READ_COMMITTED else None
-        stretches = await partition.stretches.read(query, 1 if is_verified else STRETCHES_MAX)
+        is_one = is_verified or bytes_max < STRETCH_BYTES
+        stretches = await partition.stretches.read(query, 1 if is_one else STRETCHES_MAX)
         shown: list[dict[str, Any]] = []
         payload: list[Buffer] = []
         for stretch in stretches:

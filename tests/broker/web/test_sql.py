@@ -416,3 +416,14 @@ def test_without_the_libraries_they_are_named(tmp_path: Path, monkeypatch: pytes
     error = json.loads(data)["error"]
     assert (status, error["code"]) == (501, "TABLES_NOT_INSTALLED")
     assert "pip install duckdb numpy pyarrow sqlglot" in error["cure"]
+
+
+def test_a_limit_reads_little_more_than_it_answers(sql: Sql) -> None:
+    sql.post("/v1/topics", {"name": "long", "partitions": 2})
+    for number in range(24):
+        sql.produce("long", record(number, "x" * 16_000, number % 2))
+    explained = sql.explained("SELECT * FROM long LIMIT 1")
+    assert explained["rows_read"] < 8
+    assert explained["bytes_read"] < 128 << 10
+    assert len(sql.rows("SELECT * FROM long LIMIT 20")) == 20
+    assert sql.rows("SELECT count(*) AS n, count(DISTINCT timestamp_ms) AS d FROM long") == [{"n": 24, "d": 24}]
