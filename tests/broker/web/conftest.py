@@ -36,6 +36,13 @@ class Web:
         assert error["cure"]
         return status, error["code"], error["message"]
 
+    async def lines(self, path: str, body: Any) -> list[Any]:
+        """The documents of an answer of JSON lines to a POST."""
+        async with self._session.post(self.url(path), json=body) as response:
+            text = await response.text()
+            assert (response.status, response.content_type) == (200, "application/x-ndjson"), text
+            return [json.loads(line) for line in text.splitlines()]
+
     async def text(self, path: str) -> str:
         async with self._session.get(self.url(path)) as response:
             assert response.status == 200

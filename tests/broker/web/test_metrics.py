@@ -55,6 +55,7 @@ async def test_every_declared_metric_is_told_with_its_labels(web: Web) -> None:
     await web.ask("POST", "/v1/tables/shop.stock/freeze", {})
     await create_fed(web)
     await web.ask("POST", "/v1/sql", {"query": "SELECT 1"})
+    await web.lines("/v1/topics/t/search", {})
     await commit_offsets(web, "g", ("t", 0, 0))
     # told where a listener is encrypted, has a login, or a client is over its quota
     elsewhere = ("tls_", "login", "quota_throttle_ms")

@@ -294,6 +294,20 @@ class Hour:
         while not workers.counters.workers_lost:
             await self.ask("SELECT 1")
 
+    async def search(self) -> None:
+        """A search that waits for its worker, one that is refused, and one whose worker is lost."""
+        searchers, path = self.web.node.server.node.searchers, "/v1/topics/t/search"
+        asking = asyncio.create_task(self.web.lines(path, {"text": "v"}))
+        await until(lambda: searchers.slots.running > 0)
+        await self.scrape()
+        await asking
+        assert (await self.web.refusal("POST", path, {"text": ""}))[0] == 400
+        await self.scrape()
+        for pid in searchers.pids:
+            os.kill(pid, signal.SIGKILL)
+        while not searchers.counters.workers_lost:
+            await self.web.lines(path, {"text": "v"})
+
     async def ask(self, query: str) -> int:
         return (await self.web.ask("POST", "/v1/sql", {"query": query}))[0]
 
@@ -334,6 +348,7 @@ async def test_every_metric_moves(serve: Callable[..., Awaitable[Web]]) -> None:
         hour.open_a_session, hour.drop, hour.break_the_protocol, hour.run_out_of_room, hour.lose_the_cell,
         hour.connect_too_often, hour.tables, hour.sort, hour.transact, hour.materialize, hour.clean,
         hour.query,
+        hour.search,
     ):  # fmt: skip
         await step()
         await hour.scrape()

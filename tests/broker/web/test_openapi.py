@@ -105,8 +105,9 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
     await web.ask("POST", "/v1/groups/t/offsets", bodies["POST", "/v1/groups/{name}/offsets"])
     resolving = "/v1/transactions/{transaction}/resolve"  # tests/broker/services/commits/test_resolving.py
     of_users = ("/v1/users/{name}", "/v1/tokens", "/v1/tokens/{name}")  # test_users.py
-    # test_acls.py, test_quotas.py, tests/cli/test_backup.py, test_events.py
-    elsewhere = ("/v1/acls", "/v1/quotas", "/v1/backups", "/v1/events", *of_users, resolving)
+    # test_acls.py, test_quotas.py, tests/cli/test_backup.py, test_events.py, test_search.py
+    search = "/v1/topics/{name}/search"
+    elsewhere = ("/v1/acls", "/v1/quotas", "/v1/backups", "/v1/events", search, *of_users, resolving)
     there = [route for route in ROUTES if route.path not in elsewhere]
     for route in sorted(there, key=_deepest_deleted_first):
         is_of_sorted = route.path.endswith(("/lookup", "/inside", "/compaction"))

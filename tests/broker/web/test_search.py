@@ -41,19 +41,13 @@ async def web(serve: Serve) -> Web:
 
 async def found(web: Web, body: Any, path: str = PATH) -> tuple[list[Any], dict[str, Any]]:
     """The matches of a search, and its last line's content."""
-    lines = [json.loads(line) for line in (await _text(web, body, path)).splitlines()]
+    lines = await web.lines(path, body)
     assert list(lines[0]) == ["progress"]
     assert list(lines[-1]) == ["end"]
     end: dict[str, Any] = lines[-1]["end"]
     matches = [line["match"] for line in lines if "match" in line]
     assert end["matches"] == len(matches)
     return matches, end
-
-
-async def _text(web: Web, body: Any, path: str = PATH) -> str:
-    async with web._session.post(web.url(path), json=body) as answer:
-        assert (answer.status, answer.content_type) == (200, "application/x-ndjson"), await answer.text()
-        return await answer.text()
 
 
 def places(matches: list[Any]) -> list[tuple[int, int]]:
@@ -121,8 +115,7 @@ async def test_batches_that_hold_no_records_or_too_much_are_named_and_passed_ove
     await web.node.create_topic("t", 1)
     await web.node.produce("t", b"match " * 1000, codec=4)
     await web.node.produce("t", b"match")
-    text = await _text(web, {"text": "match"})
-    lines = [json.loads(line) for line in text.splitlines()]
+    lines = await web.lines(PATH, {"text": "match"})
     (unread,) = [line["unread"] for line in lines if "unread" in line]
     assert (unread["partition"], unread["offset"], unread["end_offset"]) == (0, 0, 1)
     assert "1024" in unread["reason"]
