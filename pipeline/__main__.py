@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 
 from pqbroker.pipeline.commands import copy, infer, land, redrive, replay, snapshot, status
-from pqbroker.pipeline.commands.parsing import PROGRAM, Answer, Parser, Work
+from pqbroker.pipeline.commands.parsing import PROGRAM, Answer, Parser, Work, choose_addresses
 from pqbroker.pipeline.connection_security import use_security
 from pqbroker.pipeline.errors import JobError
 from pqbroker.pipeline.pulse import Pulse
@@ -53,12 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parsers[options.command]
     if unknown:
         chosen.error(f"unknown: {' '.join(unknown)}")
+    profile = choose_addresses(chosen, options) if "broker" in options else None
     work: Work | Answer = COMMANDS[options.command][0].plan(chosen, options)
     if isinstance(work, Answer):
         print("\n".join(work.lines))
         return 0
     try:
         use_security(getattr(options, "command_config", None))
+        if profile is not None:
+            _say(f"profile {profile}: {options.broker}")
         with Pulse(_say, quiet=options.quiet) as pulse:
             return _run(work, pulse, options.command)
     except JobError as error:

@@ -9,9 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pqbroker.security.profiles import (
+    BROKER_VARIABLE,
+    CONFIG_VARIABLE,
+    PROFILE_VARIABLE,
+    ProfileError,
+    choose_profile,
+)
+
 PROGRAM = "pqbroker-pipeline"
-BROKER_VARIABLE = "PQBROKER_BROKER"
-CONFIG_VARIABLE = "PQBROKER_COMMAND_CONFIG"
+_KAFKA_PORT = 9092
+_BROKER = f"127.0.0.1:{_KAFKA_PORT}"
 _JSON_EXAMPLE = '--format json --schema "id BIGINT NOT NULL, name STRING"'
 _PORT_MAX = 65_535
 _INTERVAL_S_MAX = 86_400
@@ -61,15 +69,38 @@ class Answer:
 
 
 def add_broker(command: argparse.ArgumentParser) -> None:
-    """The broker, from the command line, else from the environment."""
+    """Add the options of the broker and of the security of its connections; `choose_addresses` fills them in."""
     command.add_argument(
-        "--broker", type=broker, default=os.environ.get(BROKER_VARIABLE) or "127.0.0.1:9092", metavar="HOST:PORT",
-        help=f"Kafka address (%(default)s; ${BROKER_VARIABLE})",
-    )  # fmt: skip
+        "--broker", type=broker, metavar="HOST:PORT", help=f"Kafka address ({_BROKER}; ${BROKER_VARIABLE})"
+    )
     command.add_argument(
-        "--command-config", type=Path, default=os.environ.get(CONFIG_VARIABLE) or None, metavar="FILE",
+        "--command-config", type=Path, metavar="FILE",
         help=f"security of the connection, in the form of Kafka's client.properties (${CONFIG_VARIABLE})",
     )  # fmt: skip
+    command.add_argument(
+        "--profile", metavar="NAME", help=f"cluster that `pqbroker profile add` saved (${PROFILE_VARIABLE})"
+    )
+
+
+def choose_addresses(parser: Parser, options: Options) -> str | None:
+    """Fill in the broker and its security where the command line has none, by a profile or the environment.
+
+    Return the name of the profile. What cannot be meant ends the command.
+    """
+    if options.profile is not None and options.broker is not None:
+        parser.error("--profile does not go with --broker: a profile has the address of its cluster")
+    try:
+        chosen = choose_profile(os.environ, options.profile, is_addressed=options.broker is not None).profile
+        environment = os.environ if chosen is None else chosen.in_place_of(os.environ)
+        first = (environment.get(BROKER_VARIABLE) or _BROKER).split(",")[0]
+        options.broker = options.broker or broker(first if ":" in first else f"{first}:{_KAFKA_PORT}")
+    except (ProfileError, argparse.ArgumentTypeError) as error:
+        parser.error(str(error))
+    config = environment.get(CONFIG_VARIABLE)
+    options.command_config = options.command_config or (Path(config) if config else None)
+    if chosen is not None and chosen.user is not None and options.command_config is None:
+        parser.error(f"profile {chosen.name} logs in as {chosen.user}; a job needs that in a file of --command-config")
+    return None if chosen is None else chosen.name
 
 
 def add_stream(command: argparse.ArgumentParser, interval_s: float = 10.0, batch_rows: int = 1_000_000) -> None:

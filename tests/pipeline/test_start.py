@@ -13,6 +13,7 @@ import pytest
 from pqbroker import pipeline
 from pqbroker.pipeline.__main__ import COMMANDS, main
 from pqbroker.pipeline.requirements import SparkUnavailableError
+from pqbroker.security.profiles import Profile, Profiles, change_profiles
 from pqbroker.testing import memory_broker
 from tests.support.serving import served
 
@@ -154,3 +155,31 @@ def test_java_s_options_are_whole_in_a_directory_with_a_space(tmp_path: Path) ->
     )  # fmt: skip
     (option,) = done.stdout.split()
     assert option.endswith("/My%20Projects/src/pqbroker/pipeline/log4j2.properties")
+
+
+def test_a_profile_names_the_broker_of_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("PQBROKER_PROFILE", "PQBROKER_BROKER", "PQBROKER_HTTP", "PQBROKER_COMMAND_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+    def add(profiles: Profiles) -> Profiles:
+        gone = profiles.having(Profile("gone", "127.0.0.1:1,127.0.0.1:2"), is_used=True)
+        return gone.having(Profile("login", "127.0.0.1:1", user="ann"), is_used=False)
+
+    change_profiles(os.environ, add)
+    assert main(["infer", "t", "--quiet"]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "profile gone: 127.0.0.1:1"
+    assert "no broker at 127.0.0.1:1" in said[1]
+    assert main(["infer", "t", "--quiet", "--broker", "127.0.0.1:3"]) == 1
+    assert "profile" not in capsys.readouterr().err
+    for words, reason in (
+        (["--profile", "none-such"], "no profile 'none-such'"), (["--profile", "login"], "logs in as ann; a job needs"),
+        (["--profile", "gone", "--broker", "127.0.0.1:3"], "--profile does not go with --broker"),
+    ):  # fmt: skip
+        with pytest.raises(SystemExit) as ended:
+            main(["infer", "t", *words])
+        assert ended.value.code == 2
+        assert reason in capsys.readouterr().err

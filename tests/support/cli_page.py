@@ -45,7 +45,7 @@ cluster; without any of these it is `127.0.0.1:8092`. A password is sent to host
   `PQBROKER_HTTP`; `PQBROKER_PROFILE`; the profile in use; `127.0.0.1`. A profile counts as a whole: beside it
   `PQBROKER_COMMAND_CONFIG` and `PQBROKER_USER` do not, only their options do. `none` is no profile. `pqbroker profile
   show` says which one counts and why; errors, questions before something is destroyed, and `cluster health` name it.
-  `pqbroker-pipeline` has no profiles.
+  `pqbroker-pipeline` takes profiles too, with a login in the file of `--command-config`.
 - What destroys asks first; `--yes` is for scripts.
 - `pqbroker completion bash` (`zsh`, `fish`) prints what makes your shell complete commands, options, topics and groups.
 
