@@ -40,14 +40,14 @@ Operations = Annotated[
     list[str] | None,
     option("--operation", metavar="WORD", help=f"One of {', '.join(ACL_OPERATIONS)}; repeatable."),
 ]
-PatternType = Annotated[
+RulesPattern = Annotated[
     str,
     option(
         "--pattern", metavar="WORD",
         help="Type of pattern: literal, prefixed, any; match: rules whose pattern the name matches.",
     ),
 ]
-Principal = Annotated[
+RulesPrincipal = Annotated[
     str | None, option("--principal", metavar="PRINCIPAL", help="Principal of the rules, User:NAME.")
 ]
 FromHosts = Annotated[list[str] | None, option("--host", metavar="ADDRESS", help="Client's address; repeatable.")]
@@ -98,8 +98,8 @@ def list_rules(
     group: Groups = None,
     transactional_id: NamedIds = None,
     cluster: OfCluster = False,
-    pattern: PatternType = "any",
-    principal: Principal = None,
+    pattern: RulesPattern = "any",
+    principal: RulesPrincipal = None,
     operation: Operations = None,
     host: FromHosts = None,
     broker: Broker = DEFAULT_KAFKA,
@@ -120,8 +120,8 @@ def remove(
     group: Groups = None,
     transactional_id: NamedIds = None,
     cluster: OfCluster = False,
-    pattern: PatternType = "any",
-    principal: Principal = None,
+    pattern: RulesPattern = "any",
+    principal: RulesPrincipal = None,
     operation: Operations = None,
     host: FromHosts = None,
     unreadable: Annotated[

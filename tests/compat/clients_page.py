@@ -34,7 +34,7 @@ _TAIL = """
 - **produce**, **consume**: records with keys, read by another client or written by one; reading from an offset.
 - **group join**: one member gets every partition and a record of each.
 - **leave and rebalance**: two members have half of the partitions each; one leaves, the other has all.
-- **commit and resume**: a second member goes on exactly where the first one committed.
+- **commit and resume**: a second member continues exactly where the first one committed.
 - **static membership**: a member that comes back under its instance id has its partitions again; nobody else notices.
 - **admin**: topics created, grown, listed, altered, trimmed and deleted; groups listed, described, deleted, and their
   offsets.

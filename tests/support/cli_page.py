@@ -31,6 +31,8 @@ cluster; without any of these it is `127.0.0.1:8092`. A password is sent to host
 - A command that waits for a broker says so on standard error within two seconds: 5 s at most for a connection, 10 s for
   its first answer, 60 s for another. `produce`, `consume` and `bench` wait 60 s for a broker that has gone, `consume
   --follow` for ever, and continue when it is back.
+  Where a broker answers and acknowledges nothing for 30 s, as with a full disk, `produce` and `bench` end with its
+  reason. `topic clean --wait` ends after `--timeout`.
 - A *position* is `beginning` (`earliest`), `end` (`latest`), an offset (`42`), a time (`2026-01-31T12:00`, local unless
   it ends in `Z` or `+02:00`) or an age (`90s`, `15m`, `2h`, `7d`). A time means the first record at or after it.
 - A record in JSON has keys, values and headers as text where they are UTF-8, else as `{"base64": "..."}`; HTTP has the
