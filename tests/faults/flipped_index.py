@@ -46,7 +46,7 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Everything that was acknowledged: batches by partition with their base offsets, generations and offsets of groups."""
+    """Everything that was acknowledged: batches by partition with base offsets, generations and offsets of groups."""
 
     batches: dict[TopicPartition, list[tuple[int, bytes]]] = field(default_factory=dict)
     generations: dict[str, int] = field(default_factory=dict)
