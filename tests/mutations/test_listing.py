@@ -4,7 +4,7 @@ from tests.mutations.listing import ROOT, mutations
 
 MUTATIONS_MIN = 100
 OF_THE_BROKER_MIN = 40
-MUTATED = ("broker/", "conf/", "doctor/", "http_client/", "pq/", "protocol/", "storage/", "tables/")
+MUTATED = ("broker/", "conf/", "doctor/", "http_client/", "pq/", "protocol/", "registry/", "storage/", "tables/")
 
 
 def test_every_mutation_has_one_place_and_changes_one_line() -> None:

@@ -165,6 +165,15 @@ async def test_sql_has_raw_columns_and_the_reason_while_the_registry_is_down(
     assert await rows(web, "SELECT id FROM t") == [{"id": 1}]
 
 
+async def test_what_was_not_decoded_is_not_kept(web: Web, registry: TestRegistry) -> None:
+    await web.node.create_topic("t", value_registry="main")
+    await web.node.produce("t", framed(registry.add("t-value", ORDER) + 1, order(7)))
+    query = "SELECT id FROM t"
+    assert await rows(web, query) == [{"id": None}]
+    registry.add("t-value", ORDER)
+    assert await rows(web, query) == [{"id": 7}]
+
+
 FORMATS: list[tuple[str, str, bytes, Any]] = [
     ("PROTOBUF", 'syntax = "proto3"; message Order { int64 id = 1; string note = 2; }', b"\0\x08\x05\x12\x01a",
      {"id": 5, "note": "a"}),
