@@ -15,7 +15,7 @@ from pqbroker.pq.log.commit_timestamps import milliseconds_of
 from pqbroker.pq.log.row_facts import TIMESTAMP
 from pqbroker.tables.refusals import nearest
 from pqbroker.tables.work.batches import RowRange
-from pqbroker.tables.work.database import connect
+from pqbroker.tables.work.database import forget_database, open_for_query
 from pqbroker.tables.work.kept_columns import KeptColumns
 from pqbroker.tables.work.messages import Line, Stopped
 from pqbroker.tables.work.parsing import Named, Parsed, parse
@@ -32,9 +32,6 @@ _NAMED_MAX = 20
 """Tablets that one refusal names."""
 _NO_COLUMN = re.compile(r'(?:Referenced column|does not have a column named) "(.+?)"(?: not found|$)')
 """DuckDB's own words name as candidates only columns that the query has rightly."""
-LOCK = "SET lock_configuration = true"
-"""Given once all relations are registered."""
-
 Found = Mapping[str, Any]
 """Description of a topic by the broker: its `id`, `bounds` of its partitions, `columns` of its schema; or of a sorted
 table: its columns as `sorted`, `pivots`, the `timestamp` of the query."""
@@ -51,7 +48,7 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Wa
     kept_bytes = min(document["columns_bytes_max"], document["memory_bytes_max"] // 4)
     kept.begin(kept_bytes)
     memory_bytes = (document["memory_bytes_max"] - kept_bytes) // 4 * 3
-    with connect(memory_bytes) as connection:
+    with open_for_query(memory_bytes) as connection:
         stopping = Stopping(line, connection)
         watch.look = stopping.look
         try:
@@ -59,7 +56,6 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Wa
                 reads = wanted[named.relation]
                 rows = scan(line, reads, tally, kept) if isinstance(reads, TopicScan) else reads.rows(line, tally)
                 connection.register(named.relation, _rows(named, reads, rows))
-            connection.execute(LOCK)
             if document["explain"]:
                 return _explain(connection, parsed, list(wanted.values()), tally)
             relation = connection.sql(parsed.sql)
@@ -70,6 +66,8 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Wa
         except (duckdb.Error, pyarrow.ArrowException, OSError) as error:  # the latter two: met by the reader of rows
             if stopping.has_stopped or line.is_stopped:
                 raise Stopped from None
+            if isinstance(error, duckdb.FatalException | duckdb.InternalException):
+                forget_database()
             raise tally.refusal or _refusal(error, wanted.values()) from None
         finally:
             watch.look = None

@@ -6,8 +6,7 @@ import duckdb
 import pyarrow
 import pytest
 
-from pqbroker.tables.work.database import connect
-from pqbroker.tables.work.query import LOCK
+from pqbroker.tables.work.database import LOCK, connect, forget_database, open_for_query
 
 rows_of_this_module = pyarrow.table({"n": [1]})
 
@@ -43,3 +42,18 @@ def test_what_is_registered_is_reached_and_what_needs_more_memory_is_refused(
         with pytest.raises(duckdb.OutOfMemoryException):
             connection.execute("SELECT n FROM range(10000000) AS r(n) ORDER BY hash(n)").fetchmany(1)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_one_query_sees_nothing_of_another_in_the_same_database() -> None:
+    forget_database()
+    with open_for_query(64 << 20) as first:
+        first.register("given", pyarrow.table({"n": [1]}))
+        first.execute("SET VARIABLE told = 1")
+        assert first.execute("SELECT n, getvariable('told') FROM given").fetchall() == [(1, 1)]
+    with open_for_query(64 << 20) as second:
+        assert second.execute("SELECT getvariable('told')").fetchall() == [(None,)]
+        with pytest.raises(duckdb.CatalogException):
+            second.execute("SELECT n FROM given")
+        with pytest.raises(duckdb.InvalidInputException, match="locked"):
+            second.execute("SET threads = 2")
+    forget_database()
