@@ -2,6 +2,7 @@
 
 import json as encoding
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,7 +25,13 @@ app = Family()
 
 @declare(app, "sql", "pqbroker sql 'SELECT \"$row_index\", key FROM orders LIMIT 10'")
 def sql(
-    query: Annotated[str, Argument(metavar="QUERY", help="One SELECT in DuckDB's SQL.")],
+    query: Annotated[
+        str | None,
+        Argument(metavar="QUERY", help="One SELECT in DuckDB's SQL; without it or --file: standard input."),
+    ] = None,
+    file: Annotated[
+        Path | None, option("--file", "-f", metavar="FILE", help="Read the query from this file.")
+    ] = None,
     csv: Annotated[bool, option("--csv", help="Print CSV, with a line of names.")] = False,
     arrow: Annotated[
         Path | None, option("--arrow", metavar="FILE", help="Write an Arrow IPC stream to this new file.")
@@ -56,7 +63,7 @@ def sql(
     """
     if csv + json + explain + (arrow is not None) > 1:
         raise WrongInput("give one of --json, --csv, --arrow and --explain")
-    body: dict[str, object] = {"query": query, "explain": explain}
+    body: dict[str, object] = {"query": _text(query, file), "explain": explain}
     if timeout is not None:
         body["timeout_ms"] = 1000 * timeout
     body |= read_at(at, transaction) | _seen(isolation)
@@ -73,6 +80,24 @@ def sql(
                 write(line)
         else:
             _show(web, body)
+
+
+def _text(query: str | None, file: Path | None) -> str:
+    """Return the query, wherever it stands."""
+    if query is not None and file is not None:
+        raise WrongInput("give the query as an argument or by --file, not both")
+    if query is not None:
+        return query
+    if file is None:
+        if sys.stdin is None or sys.stdin.isatty():
+            raise WrongInput("the query is missing: give it as an argument, by --file FILE or on standard input")
+        return sys.stdin.read()
+    try:
+        return file.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise CommandError(f"{file} is not UTF-8 text: give a file that holds one SELECT") from None
+    except OSError as failure:
+        raise CommandError(f"{file} is unreadable: {failure.strerror or failure}") from None
 
 
 def _seen(isolation: ReadIsolation) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """`pqbroker sql`, at a broker whose workers do what a query names; what SQL answers is tested over HTTP."""
 
+import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +43,27 @@ def test_rows_are_a_table(shell: SqlShell) -> None:
     assert head.split() == ["said", "pid"]
     assert set(rule) == {"─"}
     assert row.split()[0] == "hello"
+
+
+def test_a_query_comes_from_a_file_or_from_standard_input(
+    shell: SqlShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "query.sql"
+    file.write_text("say filed")
+    assert [row["said"] for row in shell("-f", str(file), "--json").objects] == ["filed"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("say piped"))
+    assert [row["said"] for row in shell("--json").objects] == ["piped"]
+
+
+def test_a_query_that_is_missing_unreadable_or_given_twice_is_refused(
+    shell: SqlShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert "standard input" in shell("--json").errors
+    assert shell("say x", "-f", str(tmp_path)).status == 2
+    assert "unreadable" in shell("-f", str(tmp_path / "none.sql")).errors
+    (tmp_path / "latin.sql").write_bytes(b"\xff")
+    assert "UTF-8" in shell("-f", str(tmp_path / "latin.sql")).errors
 
 
 def test_no_rows_are_said(shell: SqlShell) -> None:
