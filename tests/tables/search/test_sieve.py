@@ -92,3 +92,20 @@ def test_a_search_for_all_records_has_no_sieve() -> None:
 def test_an_expression_is_sought_between_two_positions() -> None:
     find = compile_search(b"b+")
     assert (find(b"abbab", 0, 5), find(b"abbab", 3, 5), find(b"abbab", 3, 4)) == (1, 4, -1)
+
+
+@pytest.mark.parametrize(
+    ("condition", "value"),
+    [
+        ("ab = 75", b'{"ab":0.00075e5}'), ("ab = 75", b'{"ab": 7.5E+1 }'), ("ab contains 75", b'{"ab":[75]}'),
+        ("ab = 7", b'{"ab":6.99999999999999999999}'), ("ab = 7", b'{"ab":"\\u0037"}'),
+        ("ab = Bern", b'{"ab":"B\\u0065rn"}'), ("ab contains Bern", b'{"ab":["B\\u0065rn"]}'),
+        ("abc", b'{"\\u0061bc":1}'), ("ab = a/bc", b'{"ab":"a\\/bc"}'),
+    ],
+)  # fmt: skip
+def test_a_sieve_lets_json_through_however_it_is_written(condition: str, value: bytes) -> None:
+    wanted = read_terms({"where": [condition]})
+    assert wanted.matcher().matches(Record(value=value))
+    sieve = sieve_of(wanted)
+    assert sieve is not None
+    assert sieve(value, 0, len(value)) >= 0
