@@ -18,7 +18,7 @@ from sqlglot.errors import SqlglotError
 from pqbroker.pq.log.row_facts import TIMESTAMP
 from pqbroker.tables.columns import folded
 from pqbroker.tables.work.comparisons import LiteralComparison, comparisons
-from pqbroker.tables.work.ranges import EVERY, Range, ranges
+from pqbroker.tables.work.ranges import EVERY, Range, lists, ranges
 from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.spelling import spell, topic_of
 
@@ -48,6 +48,9 @@ class Named:
     times: Range = EVERY
     commits: Range = EVERY
     """Range of `$timestamp`."""
+    listed_tablets: frozenset[int] | None = None
+    listed_rows: frozenset[int] | None = None
+    """Numbers that an IN names; None: it names none."""
     comparisons: tuple[LiteralComparison, ...] = ()
     """Comparisons of its columns that each row of the answer holds."""
     is_read_once: bool = False
@@ -229,4 +232,13 @@ def _narrowed(named: Named, table: Any) -> Named:
             named = replace(named, times=named.times.within(found))
         elif column == TIMESTAMP:
             named = replace(named, commits=named.commits.within(found))
+    for column, numbers in lists(where.this, alias, is_alone=is_alone):
+        if column == "$tablet_index":
+            named = replace(named, listed_tablets=_both(named.listed_tablets, numbers))
+        elif column == "$row_index":
+            named = replace(named, listed_rows=_both(named.listed_rows, numbers))
     return named
+
+
+def _both(some: frozenset[int] | None, others: frozenset[int]) -> frozenset[int]:
+    return others if some is None else some & others

@@ -19,7 +19,7 @@ from pqbroker.tables.work.database import forget_database, open_for_query
 from pqbroker.tables.work.kept_columns import KeptColumns
 from pqbroker.tables.work.messages import Line, Stopped
 from pqbroker.tables.work.parsing import Named, Parsed, parse
-from pqbroker.tables.work.ranges import Range
+from pqbroker.tables.work.ranges import Range, runs
 from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.results import WRITERS, send_pieces
 from pqbroker.tables.work.scanning import Origin, Tally, TopicScan, scan
@@ -111,11 +111,15 @@ def _wanted(named: Named, found: Found) -> Scan:
 
 
 def _wanted_of_topic(named: Named, found: Found) -> TopicScan:
-    spans = []
+    spans: list[RowRange] = []
+    tablets = Range(0, len(found["bounds"]) - 1).within(named.tablets)
+    wanted = set(range(tablets.least, tablets.most + 1))
+    if named.listed_tablets is not None:
+        wanted &= named.listed_tablets
     for tablet, (start, end) in enumerate(found["bounds"]):
-        rows = Range(start, end - 1).within(named.rows)
-        if named.tablets.least <= tablet <= named.tablets.most and rows.least <= rows.most:
-            spans.append(RowRange(tablet, rows.least, rows.most + 1))
+        if tablet in wanted:
+            rows = runs(named.listed_rows, Range(start, end - 1).within(named.rows))
+            spans += [RowRange(tablet, run.least, run.most + 1) for run in rows]
     if found["columns"] is None and found.get("decoding"):
         view = registry_view(named.topic, found["decoding"], found["columns_max"])
     else:

@@ -23,6 +23,10 @@ class Range:
 
 EVERY: Final = Range()
 """Every number."""
+LISTED_MAX: Final = 1000
+"""Numbers of an IN that are looked at one by one; a longer one is a range."""
+NEAR: Final = 4096
+"""Numbers that lie no further apart are one range: they are often in one batch."""
 
 
 def ranges(condition: Any, alias: str, *, is_alone: bool) -> Iterator[tuple[str, Range]]:
@@ -35,6 +39,34 @@ def ranges(condition: Any, alias: str, *, is_alone: bool) -> Iterator[tuple[str,
         column, range_ = found
         if column.table == alias or (not column.table and is_alone):
             yield column.name.lower(), range_
+
+
+def lists(condition: Any, alias: str, *, is_alone: bool) -> Iterator[tuple[str, frozenset[int]]]:
+    """Columns as in `ranges`, each with the numbers that an IN names."""
+    for part in conjuncts(condition):
+        if not isinstance(part, exp.In) or not isinstance(part.this, exp.Column):
+            continue
+        numbers = [_number(each) for each in part.expressions[: LISTED_MAX + 1]]
+        known = frozenset(each for each in numbers if each is not None)
+        column, is_whole = part.this, None not in numbers and 0 < len(numbers) <= LISTED_MAX
+        if is_whole and (column.table == alias or (not column.table and is_alone)):
+            yield column.name.lower(), known
+
+
+def runs(numbers: frozenset[int] | None, within: Range) -> Iterator[Range]:
+    """Yield the range, or those of its parts that have the numbers, in order."""
+    if numbers is None:
+        if within.least <= within.most:
+            yield within
+        return
+    run: Range | None = None
+    for number in sorted(each for each in numbers if within.least <= each <= within.most):
+        if run is not None and number - run.most > NEAR:
+            yield run
+            run = None
+        run = Range(number if run is None else run.least, number)
+    if run is not None:
+        yield run
 
 
 def conjuncts(condition: Any) -> Iterator[Any]:

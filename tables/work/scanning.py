@@ -52,7 +52,7 @@ class TopicScan(NamedTuple):
 
     def explained(self) -> dict[str, Any]:
         """Return what a scan reads."""
-        tablets = [span.tablet for span in self.spans]
+        tablets = list(dict.fromkeys(span.tablet for span in self.spans))
         return {"topic": self.topic, "tablets": tablets, "columns": list(self.columns)}
 
 

@@ -418,6 +418,18 @@ def test_without_the_libraries_they_are_named(tmp_path: Path, monkeypatch: pytes
     assert "pip install duckdb numpy pyarrow sqlglot" in error["cure"]
 
 
+def test_a_list_of_tablets_and_rows_reads_only_what_it_names(sql: Sql) -> None:
+    sql.post("/v1/topics", {"name": "apart", "partitions": 4})
+    for tablet in range(4):
+        sql.produce("apart", *(record(n, n, tablet) for n in range(3)))
+    where = '"$tablet_index" IN (3, 0) AND "$row_index" IN (1)'
+    query = f'SELECT "$tablet_index" AS t, "$row_index" AS r FROM apart WHERE {where}'
+    assert sql.rows(query) == [{"t": 0, "r": 1}, {"t": 3, "r": 1}]
+    explained = sql.explained(query)
+    assert explained["scans"][0]["tablets"] == [0, 3]
+    assert explained["rows_read"] == 2
+
+
 def test_a_limit_reads_little_more_than_it_answers(sql: Sql) -> None:
     sql.post("/v1/topics", {"name": "long", "partitions": 2})
     for number in range(24):

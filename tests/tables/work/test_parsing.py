@@ -4,7 +4,7 @@ import pytest
 
 from pqbroker.tables.work.parsing import Named, Parsed
 from pqbroker.tables.work.parsing import parse as parse_to_a_depth
-from pqbroker.tables.work.ranges import Range
+from pqbroker.tables.work.ranges import LISTED_MAX, Range, runs
 from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.views import RAW, RAW_VIEW
 
@@ -158,3 +158,18 @@ def test_rows_pass_by_where_nothing_can_ask_for_them_again() -> None:
     assert only("SELECT key FROM t WHERE key = 'a' LIMIT 3").is_read_once
     for query in ("WITH x AS (FROM t) FROM x, x AS y", "SELECT * FROM (FROM t) AS s", "SELECT 1 WHERE 1 IN (FROM t)"):
         assert not only(query).is_read_once
+
+
+def test_a_list_names_numbers_and_those_that_lie_near_are_one_range() -> None:
+    tablets = '"$tablet_index" IN (0, 2) AND "$tablet_index" IN (2, 7)'
+    named = only(f'SELECT * FROM t WHERE "$row_index" IN (9000, 1, 3) AND {tablets}')
+    assert named.listed_tablets == frozenset((2,))
+    assert list(runs(named.listed_rows, Range(0, 99_999))) == [Range(1, 3), Range(9000, 9000)]
+    assert list(runs(named.listed_rows, Range(2, 5))) == [Range(3, 3)]
+    assert list(runs(frozenset(), Range(2, 5))) == []
+    assert list(runs(None, Range(2, 5))) == [Range(2, 5)]
+    assert list(runs(None, Range(5, 2))) == []
+    for where in ('"$row_index" IN (1, key)', '"$row_index" NOT IN (1, 2)', '"$row_index" IN (SELECT 1)'):
+        assert only(f"SELECT * FROM t WHERE {where}").listed_rows is None
+    many = ", ".join(map(str, range(LISTED_MAX + 1)))
+    assert only(f'SELECT * FROM t WHERE "$row_index" IN ({many})').listed_rows is None

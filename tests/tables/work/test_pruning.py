@@ -213,6 +213,7 @@ def _condition(dice: random.Random, alias: str, depth: int) -> str:
         [
             f"{column} = {a}", f"{column} < {a}", f"{column} <= {a}", f"{column} > {a}", f"{a} >= {column}",
             f"{column} BETWEEN {a} AND {b}", f"{column} IN ({a}, {b})",
+            f"{column} IN ({b}, {a}, {a}) AND {column} IN ({b})",
             f"{column} <> {a}", f"{column} NOT IN ({a})", f"{column} IS NOT NULL", f"{column} > {a}.5",
             f"{column} > - - {abs(a)}", f"({column}) >= ({a})", f"{column} + 0 = {a}", f"{column} IS DISTINCT FROM {a}",
         ]
