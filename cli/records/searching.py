@@ -59,7 +59,8 @@ class BrokerSearch:
         """Print what matches. False: the broker does not search, and nothing was printed. CommandError."""
         total = sum(each.ends[index] - start for each in spans for index, start in each.starts.items())
         try:
-            with Web(self._address, _TIMEOUT_S) as web, Progress("records read", total, shown=prints_to_file()) as shown:
+            progress = Progress("records read", total, shown=prints_to_file())
+            with Web(self._address, _TIMEOUT_S) as web, progress as shown:
                 for each in spans:
                     self._search(web, each, shown)
         except (BrokerRefusal, NobodyAnswers) as refusal:

@@ -52,7 +52,9 @@ def _topics(address: str) -> Iterator[tuple[str, bytes, Any, str, Any]]:
     yield "sale", framed(sale, b"\x0e"), {"sum": {"cents": 7}}, "CAST(sum->>'cents' AS INTEGER)", 7
     _register(address, "other.proto", REFERENCES["other.proto"], "PROTOBUF")
     order = _register(address, "order-value", PROTO, "PROTOBUF", [("other.proto", "other.proto", 1)])
-    empty: dict[str, Any] = {"name": None, "items": [], "counts": {}, "card": None, "cash": None, "kind": "A", "at": None, "ref": None}
+    empty: dict[str, Any] = {
+        "name": None, "items": [], "counts": {}, "card": None, "cash": None, "kind": "A", "at": None, "ref": None,
+    }  # fmt: skip
     shown = {"id": 5, **empty, "raw": "", "wrapped": None, "ratio": 0.0}
     yield "order", framed(order, b"\0\x08\x05"), shown, "id", 5
     text = json.dumps({"type": "object", "properties": {"id": {"type": "integer"}, "tags": {"type": "array"}}})
