@@ -21,24 +21,24 @@ TIMESTAMP_MAX = (1 << 64) - 1
 _ERROR = {"code", "message", "cure"}
 
 app = Family()
+Text = Annotated[
+    str | None, Argument(metavar="QUERY", help="One SELECT in DuckDB's SQL; without it or --file: standard input.")
+]
+Explain = Annotated[
+    bool, option("--explain", help="Run the query, and print its plan and what it read instead of its rows.")
+]
+TextFile = Annotated[Path | None, option("--file", "-f", metavar="FILE", help="Read the query from this file.")]
 
 
 @declare(app, "sql", "pqbroker sql 'SELECT \"$row_index\", key FROM orders LIMIT 10'")
 def sql(
-    query: Annotated[
-        str | None,
-        Argument(metavar="QUERY", help="One SELECT in DuckDB's SQL; without it or --file: standard input."),
-    ] = None,
-    file: Annotated[
-        Path | None, option("--file", "-f", metavar="FILE", help="Read the query from this file.")
-    ] = None,
+    query: Text = None,
+    file: TextFile = None,
     csv: Annotated[bool, option("--csv", help="Print CSV, with a line of names.")] = False,
     arrow: Annotated[
         Path | None, option("--arrow", metavar="FILE", help="Write an Arrow IPC stream to this new file.")
     ] = None,
-    explain: Annotated[
-        bool, option("--explain", help="Run the query, and print its plan and what it read instead of its rows.")
-    ] = False,
+    explain: Explain = False,
     timeout: Annotated[
         int | None,
         option("--timeout", metavar="SECONDS", least=1, most=INT32_MAX // 1000, help="Time that it may take."),
