@@ -72,7 +72,8 @@ class SortedBook:
                 self.discovered.add((key, timestamp))
 
     def settle(self) -> None:
-        """Nothing is in doubt any more: of each write all rows were found, or none. Deletes all look the same."""
+        """Nothing is in doubt any more: of each write all rows were found, or none. Deletes all look the same,
+        and so do rows of nulls."""
         for write in self.doubtful:
             found = [
                 {
@@ -80,7 +81,7 @@ class SortedBook:
                     if one.values == values and one.timestamp > write.above and (key, one.timestamp) in self.discovered
                 }
                 for key, values in write.rows.items()
-                if values is not None
+                if values is not None and any(value is not None for value in values.values())
             ]
             is_whole = not found or bool(set.intersection(*found))
             expect(is_whole or not any(found), f"of the rows {write.rows} some are there without the others")
