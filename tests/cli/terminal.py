@@ -18,6 +18,8 @@ from tests.support.waiting import DEADLINE_S
 
 _TOKEN = re.compile(rb"\x1b\[(\??)([\d;]*)([A-Za-z])|\r|\n|\x08|[^\x1b\r\n\x08]+")
 
+_CUT = re.compile(rb"(?:\x1b(?:\[\??[\d;]*)?|[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z")
+"""The beginning of a sequence, or of a character of UTF-8."""
 _WAITING = re.compile(r"^pqbroker: waiting for [\s\S]*?Ctrl-C\s+ends\s+it\n?", re.MULTILINE)
 
 
@@ -29,6 +31,7 @@ class Screen:
         self.lines = [""]
         self._row = self._column = 0
         self._main: list[str] = []
+        self._cut = b""
         self.unknown: set[str] = set()
 
     @property
@@ -37,6 +40,10 @@ class Screen:
         return _WAITING.sub("", "\n".join(line.rstrip() for line in self.lines)).rstrip("\n")
 
     def feed(self, data: bytes) -> None:
+        """Take what a command has written; a character or sequence that is cut off waits for its end."""
+        data = self._cut + data
+        cut = _CUT.search(data)
+        data, self._cut = (data, b"") if cut is None else (data[: cut.start()], cut[0])
         for found in _TOKEN.finditer(data):
             if found[0] == b"\r":
                 self._column = 0

@@ -6,11 +6,13 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from pqbroker.fixture.http_calls import HttpCalls
 from pqbroker.pipeline.__main__ import main
 from pqbroker.pipeline.requirements import JARS_VARIABLE
 from tests.spark.topics import Topics
@@ -67,13 +69,23 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path, capsys: pyt
     assert re.search(r"cannot write to .*/file/lake: Not a directory; name another", capsys.readouterr().err)
 
 
-def test_a_job_that_is_stopped_while_spark_starts_leaves_no_process(broker: Served, tmp_path: Path) -> None:
+@pytest.fixture
+def topic(broker: Served, fresh_name: Callable[[], str]) -> str:
+    """One that exists: jobs look for theirs before Spark starts."""
+    name = fresh_name()
+    HttpCalls(lambda: broker.http or "").ask("POST", "/v1/topics", {"name": name})
+    return name
+
+
+def test_a_job_that_is_stopped_while_spark_starts_leaves_no_process(
+    broker: Served, topic: str, tmp_path: Path
+) -> None:
     started, java = tmp_path / "started", shutil.which("java")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").write_text(f'#!/bin/sh\ntouch {started}\nexec {java} "$@"\n')
     (tmp_path / "bin" / "java").chmod(0o755)
     lake = tmp_path / "lake"
-    command = [sys.executable, "-P", "-m", "pqbroker.pipeline", "land", "events", "--to", str(lake)]
+    command = [sys.executable, "-P", "-m", "pqbroker.pipeline", "land", topic, "--to", str(lake)]
     job = subprocess.Popen(
         [*command, "--broker", broker.kafka], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, env=os.environ | {"JAVA_HOME": str(tmp_path)}, start_new_session=True,
@@ -88,14 +100,14 @@ def test_a_job_that_is_stopped_while_spark_starts_leaves_no_process(broker: Serv
             os.killpg(job.pid, signal.SIGKILL)
     assert job.returncode == 0, said
     *waits, last = said.replace(INCUBATOR, b"").splitlines()
-    assert last.startswith(b"starting Spark"), said
-    assert waits[0] == b"land topic events into %s: looking for the broker, Java and Spark's jars" % bytes(lake)
+    assert last == b"stopped by a signal while Spark was starting; nothing was read or written", said
+    assert waits[0] == f"land topic {topic} into {lake}: looking for the broker, Java and Spark's jars".encode()
 
 
 def test_missing_java_and_jars_are_named(
-    topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    topics: Topics, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["land", "events", "--to", str(tmp_path / "lake"), "--broker", topics.address]
+    command = ["land", topic, "--to", str(tmp_path / "lake"), "--broker", topics.address]
     monkeypatch.setenv(JARS_VARIABLE, str(tmp_path))
     assert main(command) == 1
     assert "has no jar of spark-sql-kafka" in capsys.readouterr().err
