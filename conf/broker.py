@@ -391,6 +391,8 @@ class BrokerSettings:
     transaction_kept_ms: int = transactions.TRANSACTION_KEPT_MS
     sql_queries_max: int = sql.QUERIES_MAX
     sql_depth_max: int = sql.DEPTH_MAX
+    sql_params_max: int = sql.PARAMS_MAX
+    sql_params_bytes_max: int = sql.PARAMS_BYTES_MAX
     sql_time_ms_max: int = sql.TIME_MS_MAX
     sql_memory_bytes_max: int = sql.MEMORY_BYTES_MAX
     sql_columns_bytes_max: int = sql.COLUMNS_BYTES_MAX

@@ -16,6 +16,15 @@ DEPTH_MAX = setting(
     "Levels of brackets, subqueries and CASE within one another in an SQL query; a deeper one is refused.",
     low=10, high=200,
 )  # fmt: skip
+PARAMS_MAX = setting(
+    "pqbroker.sql.params.max", Kind.INT, 1000,
+    "Values of parameters (`$1`, `$name`) of an SQL query; more are refused.",
+    low=0, high=10_000,
+)  # fmt: skip
+PARAMS_BYTES_MAX = setting(
+    "pqbroker.sql.params.bytes.max", Kind.INT, 256 << 10,
+    "Bytes of JSON of all parameters of an SQL query; more are refused.", low=0, high=MIB,
+)  # fmt: skip
 TIME_MS_MAX = setting(
     "pqbroker.sql.time.ms.max", Kind.INT, 60_000,
     "Time that an SQL query may take, the client's reading included, or encoding rows that came in Arrow; then the "

@@ -12,6 +12,7 @@ from pqbroker.cli.kafka.isolation import ReadIsolation
 from pqbroker.cli.options import INT32_MAX, Http, InTransaction, IsolationOption, Json, read_at
 from pqbroker.cli.output import say, show_bytes, show_table, write
 from pqbroker.cli.parsing import Argument, option
+from pqbroker.cli.query_parameters import read_params
 from pqbroker.cli.refusals import CommandError, WrongInput, with_cure
 from pqbroker.cli.web import DEFAULT_HTTP, Web
 
@@ -30,19 +31,30 @@ Explain = Annotated[
 TextFile = Annotated[Path | None, option("--file", "-f", metavar="FILE", help="Read the query from this file.")]
 
 
+ParamOptions = Annotated[
+    list[str],
+    option(
+        "--param", metavar="VALUE",
+        help="Value for $1, the next one for $2; or NAME=VALUE for $NAME. It is JSON, or else a text; repeatable.",
+    ),
+]  # fmt: skip
+Timeout = Annotated[
+    int | None,
+    option("--timeout", metavar="SECONDS", least=1, most=INT32_MAX // 1000, help="Time that it may take."),
+]
+
+
 @declare(app, "sql", "pqbroker sql 'SELECT \"$row_index\", key FROM orders LIMIT 10'")
 def sql(
     query: Text = None,
     file: TextFile = None,
+    param: ParamOptions = [],  # noqa: B006
     csv: Annotated[bool, option("--csv", help="Print CSV, with a line of names.")] = False,
     arrow: Annotated[
         Path | None, option("--arrow", metavar="FILE", help="Write an Arrow IPC stream to this new file.")
     ] = None,
     explain: Explain = False,
-    timeout: Annotated[
-        int | None,
-        option("--timeout", metavar="SECONDS", least=1, most=INT32_MAX // 1000, help="Time that it may take."),
-    ] = None,
+    timeout: Timeout = None,
     at: Annotated[
         int | None,
         option("--at", metavar="TIMESTAMP", least=0, most=TIMESTAMP_MAX,
@@ -64,6 +76,8 @@ def sql(
     if csv + json + explain + (arrow is not None) > 1:
         raise WrongInput("give one of --json, --csv, --arrow and --explain")
     body: dict[str, object] = {"query": _text(query, file), "explain": explain}
+    if (params := read_params(param)) is not None:
+        body["params"] = params
     if timeout is not None:
         body["timeout_ms"] = 1000 * timeout
     body |= read_at(at, transaction) | _seen(isolation)

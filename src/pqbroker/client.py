@@ -29,7 +29,7 @@ from pqbroker.http_client.facts import StagedPiece as StagedPiece
 from pqbroker.http_client.facts import TableDescription as TableDescription
 from pqbroker.http_client.facts import TableSummary as TableSummary
 from pqbroker.http_client.facts import TabletDescription as TabletDescription
-from pqbroker.http_client.query_calls import QueryCalls
+from pqbroker.http_client.query_calls import Params, QueryCalls
 from pqbroker.http_client.queue_calls import AutoTrim as AutoTrim
 from pqbroker.http_client.queue_calls import ConsumerPlace as ConsumerPlace
 from pqbroker.http_client.queue_calls import ProducerSession as ProducerSession
@@ -109,10 +109,12 @@ class Client:
         timeout_ms: int | None = None,
         timestamp: int | None = None,
         isolation: str | None = None,
+        params: Params | None = None,
     ) -> "Query":
         """A SELECT over topics and tables; each of its methods runs it. `timestamp`: sorted tables are read at it.
-        `isolation`: read_committed, the usual one, or read_uncommitted: the records of topics that are read."""
-        return Query(self._transport, QueryCalls(query, timeout_ms, timestamp, isolation=isolation))
+        `isolation`: read_committed, the usual one, or read_uncommitted: the records of topics that are read.
+        `params`: values of `$1`, `$2` in the query as a sequence, or of `$name` as a mapping."""
+        return Query(self._transport, QueryCalls(query, timeout_ms, timestamp, isolation=isolation, params=params))
 
     def transaction(self, *, timeout_ms: int | None = None, transactional_id: str | None = None) -> "Transaction":
         """Return a transaction over tables, which begins with its `with` block and is committed at the block's end.
@@ -189,9 +191,10 @@ class Transaction:
         """Return rows as `Table.lookup_prefix`, as they were when the transaction began."""
         return self._transport.perform(self._calls.lookup_prefix(table, prefix, columns))
 
-    def sql(self, query: str, *, timeout_ms: int | None = None) -> "Query":
-        """A SELECT that reads sorted tables as they were when the transaction began, and others as they are."""
-        return Query(self._transport, QueryCalls(query, timeout_ms, transaction=self.name))
+    def sql(self, query: str, *, timeout_ms: int | None = None, params: Params | None = None) -> "Query":
+        """A SELECT that reads sorted tables as they were when the transaction began, and others as they are. `params`
+        as in `Client.sql`."""
+        return Query(self._transport, QueryCalls(query, timeout_ms, transaction=self.name, params=params))
 
     def insert(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write rows, whole, to a sorted table or to one that is a topic."""
@@ -525,8 +528,9 @@ class AsyncClient:
         timeout_ms: int | None = None,
         timestamp: int | None = None,
         isolation: str | None = None,
+        params: Params | None = None,
     ) -> "AsyncQuery":
-        return AsyncQuery(self._transport, QueryCalls(query, timeout_ms, timestamp, isolation=isolation))
+        return AsyncQuery(self._transport, QueryCalls(query, timeout_ms, timestamp, isolation=isolation, params=params))
 
     def transaction(self, *, timeout_ms: int | None = None, transactional_id: str | None = None) -> "AsyncTransaction":
         return AsyncTransaction(self._transport, TransactionCalls(timeout_ms, transactional_id))
@@ -594,8 +598,8 @@ class AsyncTransaction:
     ) -> list[Row]:
         return await self._transport.perform(self._calls.lookup_prefix(table, prefix, columns))
 
-    def sql(self, query: str, *, timeout_ms: int | None = None) -> "AsyncQuery":
-        return AsyncQuery(self._transport, QueryCalls(query, timeout_ms, transaction=self.name))
+    def sql(self, query: str, *, timeout_ms: int | None = None, params: Params | None = None) -> "AsyncQuery":
+        return AsyncQuery(self._transport, QueryCalls(query, timeout_ms, transaction=self.name, params=params))
 
     def insert(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         self._calls.keep("rows", table, rows)

@@ -3,7 +3,8 @@ before it.
 
 Once it has a query the worker leads; the kinds of messages:
 
-    broker  query     {query, format, explain, depth_max, memory_bytes_max, columns_bytes_max}
+    broker  query     {query, params: a list, an object or null, format, explain, depth_max, memory_bytes_max,
+                      columns_bytes_max}
     worker  find      {topics: [name]}; answered by
     broker  found     {topics: {name: {id, bounds: [[start, end] of each partition], columns: its schema's, or null,
                       decoding: as below, or null, columns_max: of a registry's schema,

@@ -7,8 +7,8 @@ answer, whatever joins come in between. All else is DuckDB's to decide.
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from sqlglot import TokenType, exp
@@ -18,6 +18,7 @@ from sqlglot.errors import SqlglotError
 from pqbroker.pq.log.row_facts import TIMESTAMP
 from pqbroker.tables.columns import folded
 from pqbroker.tables.work.comparisons import LiteralComparison, comparisons
+from pqbroker.tables.work.parameters import read_parameters, with_numbers
 from pqbroker.tables.work.ranges import EVERY, Range, lists, ranges
 from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.spelling import spell, topic_of
@@ -64,20 +65,24 @@ class Parsed:
 
     sql: str
     topics: tuple[Named, ...]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Values of `$name` and `$1` in the text."""
 
 
-def parse(text: str, depth_max: int) -> Parsed:
-    """QueryRefused INVALID_QUERY, NOT_A_QUERY."""
+def parse(text: str, depth_max: int, params: Any = None) -> Parsed:
+    """Return the query as DuckDB takes it. `params`: values of its parameters, as JSON has them, or None.
+    QueryRefused INVALID_QUERY, NOT_A_QUERY."""
     written = spell(text)
     try:
-        return _parsed(written, depth_max)
+        return _parsed(written, depth_max, params)
     except RecursionError:
         raise _too_deep(depth_max) from None
 
 
-def _parsed(text: str, depth_max: int) -> Parsed:
+def _parsed(text: str, depth_max: int, params: Any) -> Parsed:
     tree, words = _tree(text, depth_max)
     _check(tree)
+    values = read_parameters(tree, params)
     used = words.union(folded(name.name) for name in tree.find_all(exp.Identifier))
     has_star = _has_star(tree)
     is_single = len(list(tree.find_all(exp.Select))) == 1
@@ -87,9 +92,9 @@ def _parsed(text: str, depth_max: int) -> Parsed:
     found: list[Named] = []
     for table in _topics(tree):
         named = Named(next(relations), _topic(table), used, has_star, is_read_once=is_read_once)
-        found.append(_narrowed(named, table) if narrows and not table.alias_column_names else named)
+        found.append(_narrowed(named, table, values) if narrows and not table.alias_column_names else named)
         _rename(table, named.relation)
-    return Parsed(tree.sql(dialect="duckdb"), tuple(found))
+    return Parsed(tree.sql(dialect="duckdb"), tuple(found), values)
 
 
 def _relations(text: str) -> Iterator[str]:
@@ -214,8 +219,8 @@ def _is_row_by_row(tree: Any) -> bool:
     return methods <= {"", "NATURAL"} and not any(tree.find_all(exp.TableSample, exp.Pivot))
 
 
-def _narrowed(named: Named, table: Any) -> Named:
-    """Return `named` with the ranges of the SELECT that the table stands in."""
+def _narrowed(named: Named, table: Any, values: Mapping[str, Any]) -> Named:
+    """Return `named` with the ranges of the SELECT that the table stands in. `values`: those of parameters."""
     select = table.find_ancestor(exp.Select)
     where = select.args.get("where") if select is not None else None
     if where is None:
@@ -223,7 +228,8 @@ def _narrowed(named: Named, table: Any) -> Named:
     alias = table.alias or table.name
     is_alone = not select.args.get("joins") and len(list(select.find_all(exp.Table))) == 1
     named = replace(named, comparisons=tuple(comparisons(where.this, alias, is_alone=is_alone)))
-    for column, found in ranges(where.this, alias, is_alone=is_alone):
+    condition = with_numbers(where.this, values)
+    for column, found in ranges(condition, alias, is_alone=is_alone):
         if column == "$tablet_index":
             named = replace(named, tablets=named.tablets.within(found))
         elif column == "$row_index":
@@ -232,7 +238,7 @@ def _narrowed(named: Named, table: Any) -> Named:
             named = replace(named, times=named.times.within(found))
         elif column == TIMESTAMP:
             named = replace(named, commits=named.commits.within(found))
-    for column, numbers in lists(where.this, alias, is_alone=is_alone):
+    for column, numbers in lists(condition, alias, is_alone=is_alone):
         if column == "$tablet_index":
             named = replace(named, listed_tablets=_both(named.listed_tablets, numbers))
         elif column == "$row_index":

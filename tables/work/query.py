@@ -40,7 +40,7 @@ Scan = TopicScan | SortedTableScan
 
 def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Watch) -> Any:
     """Send the answer, unless it is to be explained: the explanation. QueryRefused, Stopped."""
-    parsed = parse(document["query"], document["depth_max"])
+    parsed = parse(document["query"], document["depth_max"], document.get("params"))
     names = sorted({named.topic for named in parsed.topics})
     found: Mapping[str, Found] = line.ask("find", {"topics": names}).document["topics"]
     wanted = {named.relation: _wanted(named, found[named.topic]) for named in parsed.topics}
@@ -58,7 +58,7 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Wa
                 connection.register(named.relation, _rows(named, reads, rows))
             if document["explain"]:
                 return _explain(connection, parsed, list(wanted.values()), tally)
-            relation = connection.sql(parsed.sql)
+            relation = connection.sql(parsed.sql, params=parsed.parameters or None)
             documents = frozenset(number for number, each in enumerate(relation.types) if str(each) == "JSON")
             reader = relation.to_arrow_reader(_ROWS_AT_ONCE)
             for piece in WRITERS[document["format"]](reader.schema, reader, documents):
@@ -145,8 +145,9 @@ def _rows(named: Named, wanted: Scan, rows: Iterator[Any]) -> Any:
 
 def _explain(connection: Any, parsed: Parsed, wanted: Sequence[Scan], tally: Tally) -> Any:
     """The plan, and what a run of the query read."""
-    plan = "\n".join(row[1] for row in connection.execute(f"EXPLAIN {parsed.sql}").fetchall())
-    for _ in connection.sql(parsed.sql).to_arrow_reader(_ROWS_AT_ONCE):
+    parameters = parsed.parameters or None
+    plan = "\n".join(row[1] for row in connection.execute(f"EXPLAIN {parsed.sql}", parameters).fetchall())
+    for _ in connection.sql(parsed.sql, params=parameters).to_arrow_reader(_ROWS_AT_ONCE):
         pass
     return {
         "plan": plan,

@@ -1,6 +1,7 @@
 """`pqbroker sql`, at a broker whose workers do what a query names; what SQL answers is tested over HTTP."""
 
 import io
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,6 +107,24 @@ def test_refusals_end_the_command(shell: SqlShell) -> None:
     said = shell("wait", "--timeout", "1")
     assert said.status == 1
     assert "1000 ms" in said.errors
+
+
+def test_parameters_are_json_or_texts(shell: SqlShell) -> None:
+    def given(*texts: str) -> object:
+        options = [word for text in texts for word in ("--param", text)]
+        return json.loads(shell("params", *options, "--json").object["said"])
+
+    assert given() is None
+    assert given("42", "null", '"7"', "[1, 2]", "it's", "", "007", "NaN", "-1") == [
+        42, None, "7", [1, 2], "it's", "", "007", "NaN", -1,
+    ]  # fmt: skip
+    assert given("n=42", "$text=a=b", "none=") == {"n": 42, "text": "a=b", "none": ""}
+    assert given('"a=b"', '{"a": 1}') == ["a=b", '{"a": 1}']
+
+
+def test_parameters_with_and_without_names_do_not_mix(shell: SqlShell) -> None:
+    assert "with names and without" in shell("say x", "--param", "1", "--param", "a=1").errors
+    assert "two values" in shell("say x", "--param", "a=1", "--param", "a=2").errors
 
 
 def test_two_forms_at_once_are_wrong(shell: SqlShell) -> None:

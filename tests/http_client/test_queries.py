@@ -26,6 +26,11 @@ async def test_a_query_answers_in_rows_arrow_and_pandas(client: Any, name: str) 
     assert (await done(query.explain()))["rows_read"] == 2
 
 
+async def test_parameters_are_bound_by_place_or_by_name(client: Any) -> None:
+    assert await done(client.sql("SELECT $1 + $2 AS n", params=(1, 2)).rows()) == [{"n": 3}]
+    assert await done(client.sql("SELECT $who AS who", params={"who": "it's"}).rows()) == [{"who": "it's"}]
+
+
 async def test_a_refused_query_says_why_and_what_helps(client: Any) -> None:
     for form in ("rows", "arrow", "explain"):
         with pytest.raises(ClientError) as refused:

@@ -782,6 +782,11 @@ LIMITS = (
         share=Share.REQUEST,
     ),
     Limit(
+        "parameters of an SQL query", ("pqbroker.sql.params.max", "pqbroker.sql.params.bytes.max"),
+        "400, INVALID_QUERY", "broker/web/test_sql_parameters.py::test_parameters_beyond_their_limits_are_refused",
+        share=Share.REQUEST,
+    ),
+    Limit(
         "time of an SQL query", ("pqbroker.sql.time.ms.max",), "504, the query is stopped",
         "broker/web/test_sql_limits.py::test_a_query_over_its_time_is_killed_and_a_new_worker_serves",
         share=Share.REQUEST,

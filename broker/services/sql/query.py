@@ -6,6 +6,7 @@ one that does not stop is killed.
 """
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -39,12 +40,14 @@ STRETCH_BYTES = 8 << 20
 STRETCHES_MAX = 4
 """Shown at once: each turn of question and answer takes the broker as long as a few stretches."""
 _TOO_LARGE = "QUERY_TOO_LARGE"
+QueryParams = list[Any] | dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """A query as it came. `timeout_ms` None: as long as it may take. `holder`: its client, as `holder_of` names it.
     `timestamp`: sorted tables are read at it; None: as they are now. `isolation`: the records of topics that it sees.
+    `params`: values of `$1`, `$2`, or of `$name`, as JSON has them.
     """
 
     text: str
@@ -54,6 +57,7 @@ class Question:
     explain: bool = False
     timestamp: int | None = None
     isolation: Isolation = READ_COMMITTED
+    params: QueryParams = None
 
 
 class ReadTargets(Protocol):
@@ -163,7 +167,8 @@ class Query:
         """Give the question to a worker; return its first message. One that waited for a query may have died."""
         settings, question = self._settings, self._question
         document = {
-            "query": question.text, "format": question.format, "explain": question.explain,
+            "query": question.text, "params": question.params, "format": question.format,
+            "explain": question.explain,
             "depth_max": settings.sql_depth_max, "memory_bytes_max": settings.sql_memory_bytes_max,
             "columns_bytes_max": settings.sql_columns_bytes_max,
         }  # fmt: skip
@@ -299,6 +304,24 @@ class Query:
         return QueryRefused(
             "WORKER_LOST", f"the process that ran the query ended with status {status}",
             "Try again; the log of the broker may say why it ended.",
+        )  # fmt: skip
+
+
+def check_params(params: QueryParams, settings: BrokerSettings) -> None:
+    """QueryRefused for more values, or more bytes of them, than a query may have."""
+    if not params:
+        return
+    most = settings.sql_params_max
+    if len(params) > most:
+        raise QueryRefused(
+            "INVALID_QUERY", f"params has {len(params)} values, more than pqbroker.sql.params.max = {most}",
+            "Give fewer, one array in place of many values for instance, or raise the setting.",
+        )  # fmt: skip
+    size, most = len(json.dumps(params)), settings.sql_params_bytes_max
+    if size > most:
+        raise QueryRefused(
+            "INVALID_QUERY", f"params has {size} bytes of JSON, more than pqbroker.sql.params.bytes.max = {most}",
+            "Give less, or raise the setting.",
         )  # fmt: skip
 
 

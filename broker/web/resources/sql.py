@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pqbroker.broker.ground.access import AclOperation, check_access
 from pqbroker.broker.ground.refusals import REFUSED
-from pqbroker.broker.services.sql.query import Query, Question
+from pqbroker.broker.services.sql.query import Query, Question, check_params
 from pqbroker.broker.services.topics.finding import every_topic, find_topic, topic_resource
 from pqbroker.broker.services.topics.partitions import unknown_topic
 from pqbroker.broker.web.resources.isolation import read_isolation
@@ -51,8 +51,13 @@ async def query(call: Call) -> Stream:
     timestamp = await find_read_timestamp(call)
     isolation = read_isolation(body.get("isolation", "read_committed"), "body.isolation")
     question = Question(
-        body["query"], format_, call.holder, body.get("timeout_ms"), body.get("explain", False), timestamp, isolation
+        body["query"], format_, call.holder, body.get("timeout_ms"), body.get("explain", False), timestamp, isolation,
+        body.get("params"),
     )  # fmt: skip
+    try:
+        check_params(question.params, call.node.settings)
+    except QueryRefused as refusal:
+        raise _problem(refusal) from None
     targets = CallersTargets(call)
     asked = Query(call.node.workers, call.node.settings, targets, question)
     if question.explain:
@@ -165,6 +170,7 @@ ROUTES = (
             {
                 "format": TEXT, "timeout_ms": {"type": "integer", "minimum": 1}, "explain": {"type": "boolean"},
                 "timestamp": _TIMESTAMP, "transaction": TEXT, "isolation": TEXT,
+                "params": {"type": ["array", "object", "null"]},
             },
         ),
         body_example={"query": 'SELECT "$row_index", key FROM "orders" WHERE "$row_index" > 41', "format": "json"},
