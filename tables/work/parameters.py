@@ -22,8 +22,10 @@ def read_parameters(tree: Any, given: Any) -> dict[str, Any]:
     values = _named(given)
     used: dict[str, str] = {}
     for placeholder in tree.find_all(exp.Placeholder):
-        if not placeholder.name:
+        if not placeholder.args.get("this"):
             raise _refused("the query has a parameter without a name", "Write $1, $2 or $name in place of ?.")
+        if isinstance(placeholder.parent, exp.Table):
+            raise _refused(f"the parameter ${placeholder.name[:_SHOWN]} stands where a topic does", "Name the topic.")
         used[folded(placeholder.name)] = placeholder.name
     if missing := [name for folded_name, name in used.items() if folded_name not in values]:
         cure = "Give params a list, the first value for $1, or an object with a value for each $name."

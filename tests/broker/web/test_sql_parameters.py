@@ -76,7 +76,7 @@ def test_a_number_in_a_condition_prunes_and_loses_no_row(sql: Sql) -> None:
         ("SELECT $1", [2**127], "128 bits"),
         ("SELECT $1", ["\ud800"], "surrogate"),
         ("SELECT $a", {"a": 1, "A": 2}, "upper and lower case"),
-        ("SELECT * FROM $1", ["t"], "parsed"),
+        ("SELECT * FROM $1", ["t"], "stands where a topic does"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(sql: Sql, query: str, params: Any, said: str) -> None:
