@@ -11,6 +11,11 @@ Once it has a query the worker leads; the kinds of messages:
                       unmounted: [tablet], revisions: [what changes when rows of a partition go]}}}; of a sorted table
                       {sorted: its schema, as below, pivots: the first key of each tablet, timestamp: what the query
                       reads at, unmounted}
+    worker  check     {name: topic or table that the caller may read}; answered by
+    broker  checked   {}
+    worker  list      {after: a name, names: [name] or null: all, columns: whether they are wanted}; answered by
+    broker  listed    {tables: [{name, kind, tablets, columns, formats, decoding, columns_max, or sorted: as above}],
+                      next: what the next page is after, or null}
     worker  read      {topic, partition, offset, end_offset, timestamp_min, facts: whether they are wanted,
                       commits: [least, greatest] timestamp of rows' commits, or null; is_verified: whether files are to
                       be read first}; answered by

@@ -17,11 +17,12 @@ from sqlglot.errors import SqlglotError
 
 from pqbroker.pq.log.row_facts import TIMESTAMP
 from pqbroker.tables.columns import folded
+from pqbroker.tables.work.catalogs import Catalog, catalog_of, named_topic, names_left, rewritten
 from pqbroker.tables.work.comparisons import LiteralComparison, comparisons
 from pqbroker.tables.work.parameters import read_parameters, with_numbers
 from pqbroker.tables.work.ranges import EVERY, Range, lists, ranges
 from pqbroker.tables.work.refusal import QueryRefused
-from pqbroker.tables.work.spelling import spell, topic_of
+from pqbroker.tables.work.spelling import spell
 
 _FUNCTIONS: Final = frozenset(("generate_series", "range", "unnest"))
 """Table functions that read nothing."""
@@ -67,6 +68,9 @@ class Parsed:
     topics: tuple[Named, ...]
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """Values of `$name` and `$1` in the text."""
+    catalogs: tuple[Catalog, ...] = ()
+    described: str | None = None
+    """Topic or table that has to exist: DESCRIBE names it."""
 
 
 def parse(text: str, depth_max: int, params: Any = None) -> Parsed:
@@ -81,6 +85,7 @@ def parse(text: str, depth_max: int, params: Any = None) -> Parsed:
 
 def _parsed(text: str, depth_max: int, params: Any) -> Parsed:
     tree, words = _tree(text, depth_max)
+    tree, described = rewritten(tree)
     _check(tree)
     values = read_parameters(tree, params)
     used = words.union(folded(name.name) for name in tree.find_all(exp.Identifier))
@@ -90,11 +95,16 @@ def _parsed(text: str, depth_max: int, params: Any) -> Parsed:
     narrows = _is_row_by_row(tree)
     relations = _relations(text)
     found: list[Named] = []
+    catalogs: list[Catalog] = []
     for table in _topics(tree):
-        named = Named(next(relations), _topic(table), used, has_star, is_read_once=is_read_once)
-        found.append(_narrowed(named, table, values) if narrows and not table.alias_column_names else named)
+        named = Named(next(relations), named_topic(table), used, has_star, is_read_once=is_read_once)
+        named = _narrowed(named, table, values) if narrows and not table.alias_column_names else named
+        if (catalog := catalog_of(table)) is not None:
+            catalogs.append(Catalog(named.relation, catalog, names_left(named.comparisons)))
+        else:
+            found.append(named)
         _rename(table, named.relation)
-    return Parsed(tree.sql(dialect="duckdb"), tuple(found), values)
+    return Parsed(tree.sql(dialect="duckdb"), tuple(found), values, tuple(catalogs), described)
 
 
 def _relations(text: str) -> Iterator[str]:
@@ -191,11 +201,6 @@ def _expressions_seen(node: Any, child: Any) -> list[Any]:
         return list(node.expressions[: at + bool(node.recursive)])
     with_ = node.args.get("with_")
     return list(with_.expressions) if with_ is not None and with_ is not child else []
-
-
-def _topic(table: Any) -> str:
-    """The topic's name: one quoted name, a path in one, or names with dots between them."""
-    return topic_of(".".join(part.name for part in table.parts))
 
 
 def _has_star(tree: Any) -> bool:

@@ -15,6 +15,7 @@ from pqbroker.pq.log.commit_timestamps import milliseconds_of
 from pqbroker.pq.log.row_facts import TIMESTAMP
 from pqbroker.tables.refusals import nearest
 from pqbroker.tables.work.batches import RowRange
+from pqbroker.tables.work.catalogs import Catalog, ColumnKinds
 from pqbroker.tables.work.database import forget_database, open_for_query
 from pqbroker.tables.work.kept_columns import KeptColumns
 from pqbroker.tables.work.messages import Line, Stopped
@@ -42,6 +43,8 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Wa
     """Send the answer, unless it is to be explained: the explanation. QueryRefused, Stopped."""
     parsed = parse(document["query"], document["depth_max"], document.get("params"))
     names = sorted({named.topic for named in parsed.topics})
+    if parsed.described is not None:
+        line.ask("check", {"name": parsed.described})
     found: Mapping[str, Found] = line.ask("find", {"topics": names}).document["topics"]
     wanted = {named.relation: _wanted(named, found[named.topic]) for named in parsed.topics}
     tally = Tally()
@@ -52,6 +55,8 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Wa
         stopping = Stopping(line, connection)
         watch.look = stopping.look
         try:
+            for catalog in parsed.catalogs:
+                connection.register(catalog.relation, catalog.rows(line, ColumnKinds(connection)))
             for named in parsed.topics:
                 reads = wanted[named.relation]
                 rows = scan(line, reads, tally, kept) if isinstance(reads, TopicScan) else reads.rows(line, tally)
@@ -68,7 +73,7 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Wa
                 raise Stopped from None
             if isinstance(error, duckdb.FatalException | duckdb.InternalException):
                 forget_database()
-            raise tally.refusal or _refusal(error, wanted.values()) from None
+            raise tally.refusal or _refusal(error, [*wanted.values(), *parsed.catalogs]) from None
         finally:
             watch.look = None
             stopping.end()
@@ -158,7 +163,7 @@ def _explain(connection: Any, parsed: Parsed, wanted: Sequence[Scan], tally: Tal
     }
 
 
-def _refusal(error: Any, wanted: Collection[Scan]) -> QueryRefused:
+def _refusal(error: Any, wanted: Collection[Scan | Catalog]) -> QueryRefused:
     text = str(error).partition("\n\n")[0]
     if no_column := _NO_COLUMN.search(text):
         known = list(dict.fromkeys(name for each in wanted for name in each.types))

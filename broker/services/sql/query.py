@@ -72,6 +72,9 @@ class ReadTargets(Protocol):
     def sorted_table(self, name: str) -> "SortedTable":
         """KafkaError, TableError."""
 
+    async def listed(self, after: str, names: Sequence[str] | None, *, has_columns: bool) -> dict[str, Any]:
+        """Return a page of topics and tables, as `Listing` makes it."""
+
     def moment(self, names: Sequence[str]) -> AbstractAsyncContextManager[None]:
         """Return a moment at which no transaction over these is visible in a part. TableError ROW_LOCKED."""
 
@@ -189,6 +192,13 @@ class Query:
             message = await worker.receive()
             if message.kind == "find":
                 await worker.send("found", {"topics": await self._snapshot(message.document["topics"])})
+            elif message.kind == "check":
+                self._check_named(message.document["name"])
+                await worker.send("checked", {})
+            elif message.kind == "list":
+                asked = message.document
+                page = await self._targets.listed(asked["after"], asked["names"], has_columns=asked["columns"])
+                await worker.send("listed", page)
             elif message.kind == "read":
                 await self._hand_over(worker, message.document)
             elif message.kind == "locate":
@@ -219,6 +229,13 @@ class Query:
         try:
             async with self._targets.moment(names):
                 return await self._snapshot_of_now(names, of_tables)
+        except TableError as refusal:
+            raise QueryRefused(refusal.code, refusal.message, refusal.cure) from None
+
+    def _check_named(self, name: str) -> None:
+        """QueryRefused, KafkaError unless it is a topic or table that the caller may read."""
+        try:
+            self._targets.sorted_table(name) if self._targets.is_sorted(name) else self._targets.topic(name)
         except TableError as refusal:
             raise QueryRefused(refusal.code, refusal.message, refusal.cure) from None
 

@@ -7,6 +7,7 @@ refused; one that moves is read where it is by then.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pqbroker.broker.services.sql.listing import schema_document
 from pqbroker.pq.serving.timestamps import NodeTime
 from pqbroker.tables.mount import MountState
 from pqbroker.tables.refusals import TableError
@@ -40,11 +41,9 @@ class SortedReads:
         self._tables[name] = table.record.table_id
         pivots = [pivot.hex() for pivot in table.record.pivots]
         unmounted = [index for index, state in enumerate(table.states) if state is MountState.UNMOUNTED]
-        schema = {
-            "key": [(column.name, column.type.name) for column in table.schema.keys],
-            "value": [(column.name, column.type.name) for column in table.schema.values],
-        }
-        return {"sorted": schema, "pivots": pivots, "timestamp": self.timestamp, "unmounted": unmounted}
+        return {
+            "sorted": schema_document(table), "pivots": pivots, "timestamp": self.timestamp, "unmounted": unmounted,
+        }  # fmt: skip
 
     async def inputs(self, wanted: Mapping[str, Any]) -> LocatedInputs:
         """Return the inputs that a worker asks for: of ranges of keys of one tablet. QueryRefused, KafkaError,

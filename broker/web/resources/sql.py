@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pqbroker.broker.ground.access import AclOperation, check_access
 from pqbroker.broker.ground.refusals import REFUSED
+from pqbroker.broker.services.sql.listing import Listing
 from pqbroker.broker.services.sql.query import Query, Question, check_params
 from pqbroker.broker.services.topics.finding import every_topic, find_topic, topic_resource
 from pqbroker.broker.services.topics.partitions import unknown_topic
@@ -71,6 +72,7 @@ class CallersTargets:
     def __init__(self, call: Call) -> None:
         self._call = call
         self._names: set[str] = set()
+        self._listings: dict[tuple[str, ...] | None, Listing] = {}
         access = call.node.access
         self._revision = None if access is None else access.revision
 
@@ -105,6 +107,13 @@ class CallersTargets:
         from pqbroker.broker.services.sorted_tables.finding import find_sorted
 
         return find_sorted(self._call, AclOperation.READ, name)
+
+    async def listed(self, after: str, names: Sequence[str] | None, *, has_columns: bool) -> dict[str, Any]:
+        return await self._listing(names).page(after, names, has_columns=has_columns)
+
+    def _listing(self, names: Sequence[str] | None) -> Listing:
+        key = None if names is None else tuple(names)
+        return self._listings.setdefault(key, Listing(self._call))
 
     def moment(self, names: Sequence[str]) -> AbstractAsyncContextManager[None]:
         """Return a moment at which no transaction over these is visible in a part. TableError ROW_LOCKED."""

@@ -44,6 +44,9 @@ class _ReadTargets:
     def sorted_table(self, name: str) -> SortedTable:
         return table(self._web)
 
+    async def listed(self, after: str, names: Sequence[str] | None, *, has_columns: bool) -> dict[str, Any]:
+        raise AssertionError(names)
+
     def moment(self, names: Sequence[str]) -> AbstractAsyncContextManager[None]:
         raise AssertionError(names)
 
