@@ -1,12 +1,13 @@
 """SHOW TABLES, DESCRIBE and information_schema: what the caller may read, without reading a record."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from pqbroker.broker.ground.access import is_allowed
 from pqbroker.broker.services.sql import listing
 from pqbroker.testing import memory_broker
 from tests.broker.web.test_sql import SCHEMA, Sql
@@ -40,10 +41,9 @@ def sql() -> Iterator[Sql]:
 def rights(monkeypatch: pytest.MonkeyPatch) -> Rights:
     """Rights of the listing, and names that they hide from now on."""
     rights = Rights()
-    asked: Callable[..., bool] = listing.is_allowed
     monkeypatch.setattr(
         listing, "is_allowed",
-        lambda caller, operation, resource: resource.name not in rights.hidden and asked(caller, operation, resource),
+        lambda caller, operation, resource: resource.name not in rights.hidden and is_allowed(caller, operation, resource),
     )  # fmt: skip
     return rights
 
