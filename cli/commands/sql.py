@@ -4,6 +4,7 @@ import json as encoding
 import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,17 +14,28 @@ from pqbroker.cli.options import INT32_MAX, Http, InTransaction, IsolationOption
 from pqbroker.cli.output import say, show_bytes, show_table, write
 from pqbroker.cli.parsing import Argument, option
 from pqbroker.cli.query_parameters import read_params
+from pqbroker.cli.query_shell import QueryShell
+from pqbroker.cli.query_terminal import OFFERS_MAX, Completion, history_path, quoted, with_terminal
 from pqbroker.cli.refusals import CommandError, WrongInput, with_cure
 from pqbroker.cli.web import DEFAULT_HTTP, Web
 
 _TIMEOUT_S = 3600.0
 """The broker has a limit of its own, which is less."""
 TIMESTAMP_MAX = (1 << 64) - 1
+_COMPLETION_MS = 2000
+"""Time that names for a completion may take."""
+_BEGINNING = (
+    "SELECT table_name FROM information_schema.tables WHERE starts_with(lower(table_name), lower($1)) LIMIT $2"
+)
 _ERROR = {"code", "message", "cure"}
 
 app = Family()
 Text = Annotated[
-    str | None, Argument(metavar="QUERY", help="One SELECT in DuckDB's SQL; without it or --file: standard input.")
+    str | None,
+    Argument(
+        metavar="QUERY",
+        help="One SELECT in DuckDB's SQL. Without it and --file: a shell on a terminal, else standard input.",
+    ),
 ]
 Explain = Annotated[
     bool, option("--explain", help="Run the query, and print its plan and what it read instead of its rows.")
@@ -75,25 +87,56 @@ def sql(
     """
     if csv + json + explain + (arrow is not None) > 1:
         raise WrongInput("give one of --json, --csv, --arrow and --explain")
-    body: dict[str, object] = {"query": _text(query, file), "explain": explain}
-    if (params := read_params(param)) is not None:
-        body["params"] = params
-    if timeout is not None:
-        body["timeout_ms"] = 1000 * timeout
+    body: dict[str, object] = {} if timeout is None else {"timeout_ms": 1000 * timeout}
     body |= read_at(at, transaction) | _seen(isolation)
+    params = read_params(param)
+    if query is None and file is None and sys.stdin is not None and sys.stdin.isatty():
+        if explain or arrow is not None or params is not None:
+            raise WrongInput("--explain, --arrow and --param need a query: as an argument or by --file FILE")
+        _serve(http, body, "json" if json else "csv" if csv else "table")
+        return
+    body |= {"query": _text(query, file), "explain": explain} | ({} if params is None else {"params": params})
     with Web(http, _TIMEOUT_S) as web:
         if explain:
             _explain(web, body)
         elif arrow is not None:
             _save(web, body, arrow)
-        elif csv:
-            for piece in web.stream("/v1/sql", {**body, "format": "csv"}):
-                write(piece)
-        elif json:
-            for line in _lines(web, body):
-                write(line)
         else:
-            _show(web, body)
+            _answer(web, body, "json" if json else "csv" if csv else "table")
+
+
+def _serve(http: str, body: dict[str, object], form: str) -> None:
+    """Answer what is typed on a terminal. A connection is one query's: its end stops the query."""
+
+    def answer(text: str, wanted: str) -> None:
+        with Web(http, _TIMEOUT_S) as web:
+            _answer(web, {**body, "query": text}, wanted)
+
+    shell = QueryShell(input, answer, form)
+    completion = Completion(partial(_find_names, http), lambda: shell.typed)
+    with_terminal(shell.run, completion, history_path(os.environ))
+
+
+def _find_names(http: str, kind: str, name: str) -> list[str]:
+    """Return `tables` that begin so, or `columns` of a table."""
+    body: dict[str, object] = {"query": f"DESCRIBE {quoted(name)}"}
+    if kind == "tables":
+        body = {"query": _BEGINNING, "params": [name, OFFERS_MAX]}
+    with Web(http, _COMPLETION_MS / 1000) as web:
+        rows = [encoding.loads(line) for line in _lines(web, {**body, "timeout_ms": _COMPLETION_MS})]
+    return [str(next(iter(row.values()))) for row in rows]
+
+
+def _answer(web: Web, body: dict[str, object], form: str) -> None:
+    """Print the answer to one query."""
+    if form == "csv":
+        for piece in web.stream("/v1/sql", {**body, "format": "csv"}):
+            write(piece)
+    elif form == "json":
+        for line in _lines(web, body):
+            write(line)
+    else:
+        _show(web, body)
 
 
 def _text(query: str | None, file: Path | None) -> str:
@@ -103,7 +146,7 @@ def _text(query: str | None, file: Path | None) -> str:
     if query is not None:
         return query
     if file is None:
-        if sys.stdin is None or sys.stdin.isatty():
+        if sys.stdin is None:
             raise WrongInput("the query is missing: give it as an argument, by --file FILE or on standard input")
         return sys.stdin.read()
     try:

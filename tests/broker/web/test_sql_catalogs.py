@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.ground.access import is_allowed
+from pqbroker.broker.ground.access import AclOperation, AclResource, is_allowed
 from pqbroker.broker.services.sql import listing
 from pqbroker.testing import memory_broker
 from tests.broker.web.test_sql import SCHEMA, Sql
@@ -41,10 +41,11 @@ def sql() -> Iterator[Sql]:
 def rights(monkeypatch: pytest.MonkeyPatch) -> Rights:
     """Rights of the listing, and names that they hide from now on."""
     rights = Rights()
-    monkeypatch.setattr(
-        listing, "is_allowed",
-        lambda caller, operation, resource: resource.name not in rights.hidden and is_allowed(caller, operation, resource),
-    )  # fmt: skip
+
+    def is_seen(caller: Any, operation: AclOperation, resource: AclResource) -> bool:
+        return resource.name not in rights.hidden and is_allowed(caller, operation, resource)
+
+    monkeypatch.setattr(listing, "is_allowed", is_seen)
     return rights
 
 

@@ -62,7 +62,7 @@ def test_a_query_may_name_no_topic_or_several_and_one_twice() -> None:
         "SELECT * FROM duckdb_settings()", "SELECT * FROM query('SELECT 1')", "SELECT * FROM parquet_scan('x')",
         "SELECT (SELECT max(content) FROM read_text('/etc/passwd'))", "WITH x AS (FROM read_csv('a')) FROM x",
         "SELECT * FROM t, LATERAL read_text('/etc/passwd')", "SELECT * FROM t JOIN read_blob('x') ON true",
-        "EXPLAIN SELECT 1", "DESCRIBE t", "SHOW TABLES", "USE x", "VACUUM", "BEGIN",
+        "EXPLAIN SELECT 1", "DESCRIBE SELECT 1", "SHOW ALL TABLES", "USE x", "VACUUM", "BEGIN",
     ],
 )  # fmt: skip
 def test_what_is_no_read_of_topics_is_refused(query: str) -> None:
