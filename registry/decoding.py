@@ -52,6 +52,10 @@ class Decoded(NamedTuple):
         """Return the value as JSON on one line."""
         return json.dumps(self.value, ensure_ascii=False, separators=(",", ":"))
 
+    def document(self) -> dict[str, Any]:
+        """Return {schema, type, content}, as answers show a part that is decoded."""
+        return {"schema": self.schema_id, "type": self.kind, "content": self.value}
+
 
 class ContentDecoder:
     """Decodes what producers wrote with one registry."""
@@ -126,10 +130,9 @@ class TopicDecoders:
         if decoder is None or content is None:
             return None
         try:
-            decoded = decoder.decode(content)
+            return decoder.decode(content).document()
         except Undecodable as refusal:
-            return {"code": refusal.code, "reason": refusal.reason}
-        return {"schema": decoded.schema_id, "type": decoded.kind, "content": decoded.value}
+            return refusal.document()
 
 
 def topic_document(parts: Mapping[str, NamedRegistry], limits: DecodingLimits) -> dict[str, Any]:

@@ -19,3 +19,7 @@ class Undecodable(ValueError):
         super().__init__(reason)
         self.code = code
         self.reason = reason
+
+    def document(self) -> dict[str, str]:
+        """Return {code, reason}, as answers show a part that stays raw."""
+        return {"code": self.code, "reason": self.reason}

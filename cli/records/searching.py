@@ -52,6 +52,9 @@ class BrokerSearch:
         self._isolation = isolation
         self._wanted = wanted
         self._count = 0
+        self._undecoded = 0
+        """Records of the topic that its registry did not decode; `_why`: the first reason."""
+        self._why = ""
         self._has_begun = False
         """True once a broker has answered with a line."""
 
@@ -73,9 +76,12 @@ class BrokerSearch:
     def _search(self, web: Web, spans: TopicSpans, shown: Progress) -> None:
         """Print what matches in a topic, up to the limit. CommandError."""
         lines = self._lines(web, spans)
+        self._undecoded, self._why = 0, ""
         while self._left != 0 and (line := next(lines, None)) is not None:
             self._has_begun = True
             self._take(line, shown)
+        if self._undecoded:
+            tell(f"records of {spans.topic} that were not decoded: {self._undecoded}; the first because {self._why}")
 
     @property
     def _left(self) -> int | None:
@@ -110,6 +116,9 @@ class BrokerSearch:
             place = line["unread"]
             offsets = f"offsets {place['offset']} to {place['end_offset'] - 1}"
             tell(f"partition {place['partition']}, {offsets} cannot be read: {place['reason']}")
+        elif "end" in line and "undecoded" in line["end"]:
+            self._undecoded += line["end"]["undecoded"]["records"]
+            self._why = self._why or line["end"]["undecoded"]["reason"]
         elif "error" in line:
             raise CommandError(with_cure(line["error"]["message"], line["error"]["cure"]))
 
@@ -134,6 +143,15 @@ def _record(found: Mapping[str, Any]) -> FoundRecord:
     timestamp = found["timestamp"]
     return FoundRecord(
         found["topic"], found["partition"], found["offset"], -1 if timestamp is None else timestamp,
-        read_content(found["key"], "key"), read_content(found["value"], "value"),
+        _content(found, "key"), _content(found, "value"),
         [(each["key"], read_content(each["value"], "value")) for each in found["headers"]],
     )  # fmt: skip
+
+
+def _content(found: Mapping[str, Any], part: str) -> bytes | None:
+    """Return a key or a value: JSON where the broker decoded it by the registry of its topic."""
+    decoded = found.get("decoded", {}).get(part, {})
+    if "content" not in decoded:
+        return read_content(found[part], part)
+    text = json.dumps(decoded["content"], ensure_ascii=False, separators=(",", ":"))
+    return text.encode(errors="backslashreplace")

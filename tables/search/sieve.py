@@ -3,7 +3,7 @@ most others it does not let through; whole batches are looked at so, of which no
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from pqbroker.protocol.expression_engine import FindFirst, compile_search, quote
@@ -25,20 +25,20 @@ _EMPTY_WIDTH: Final = re.compile(rb"[\^$]|\\[AzZbBQ]")
 """Parts of an expression that look at where a text begins or ends, which of many records on end is elsewhere."""
 
 
-def sieve_of(terms: SearchTerms, *, is_decoded: bool = False) -> FindFirst | None:
+def sieve_of(terms: SearchTerms, decoded: Collection[str] = ()) -> FindFirst | None:
     """Return a sieve for the bytes of records as batches have them, not compressed; None where there is none.
-    `is_decoded`: values are in another format than JSON."""
+    `decoded`: the parts, "key" and "value", that schemas decode: their bytes say nothing of what they match."""
     literals: list[bytes] = []
-    if terms.text is not None and not terms.ignore_case:
+    if terms.text is not None and not terms.ignore_case and not decoded:
         literals.append(terms.text)
-    if terms.key:
+    if terms.key and "key" not in decoded:
         literals.append(terms.key)
     literals += [part for header in terms.headers for part in (header.content, header.name.encode()) if part]
     if literals:
         return find_bytes(max(literals, key=len))
-    if terms.text is not None or (terms.expression is not None and _is_anywhere(terms.expression)):
+    if not decoded and (terms.text is not None or (terms.expression is not None and _is_anywhere(terms.expression))):
         return next(finds_of(terms))
-    if is_decoded:
+    if "value" in decoded:
         return None
     by_value = [each for one in terms.where for each in _of_value(one)]
     by_name = [each for one in terms.where for step in one.steps if isinstance(step, str) for each in _of_text(step)]

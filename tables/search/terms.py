@@ -4,17 +4,19 @@
     expression  a regular expression (RE2) that is found in one of these
     key         the key as a whole
     headers     a header of that name, with that value where one is given
-    where       conditions on the value, as JSON or as the topic's format decodes it
+    where       conditions on the value, which is JSON
+
+A record that a registry's schemas decode is matched as decoded: `tables/work/decoding.py` makes one of it.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from pqbroker.protocol.expression_engine import FindFirst, compile_search, quote
 from pqbroker.protocol.record_json import read_content, read_text
-from pqbroker.tables.search.conditions import MISSING, JsonCondition, parse_condition, parse_json
+from pqbroker.tables.search.conditions import JsonCondition, parse_condition, parse_json
 
 TERM_CHARACTERS_MAX: Final = 10_000
 """Characters of a text, an expression, a key, a header or a condition at most."""
@@ -22,11 +24,6 @@ TERMS_MAX: Final = 100
 """Headers and conditions of one search at most."""
 
 _FIELD: Final = re.compile(r"[^a-z_]")
-
-Decode = Callable[[str, bytes], Any]
-"""Returns what a value of a topic stands for, in the types of JSON; ValueError. For formats that only a schema
-explains."""
-
 
 class SearchedRecord(Protocol):
     """A record that may match."""
@@ -66,18 +63,16 @@ class SearchTerms:
     headers: tuple[HeaderTerm, ...] = ()
     where: tuple[JsonCondition, ...] = ()
 
-    def matcher(self, topic: str = "", decode: Decode | None = None) -> "Matcher":
-        """Return what decides of records of a topic. TermsError for an expression that is none."""
-        return Matcher(self, topic, decode)
+    def matcher(self) -> "Matcher":
+        """Return the matcher of these terms. TermsError for an expression that is none."""
+        return Matcher(self)
 
 
 class Matcher:
-    """Decides which records match. `decode` None: values are JSON, text or bytes."""
+    """Decides which records match."""
 
-    def __init__(self, terms: SearchTerms, topic: str, decode: Decode | None) -> None:
+    def __init__(self, terms: SearchTerms) -> None:
         self._terms = terms
-        self._topic = topic
-        self._decode = decode
         self._finds = tuple(finds_of(terms))
 
     def matches(self, record: SearchedRecord) -> bool:
@@ -90,16 +85,8 @@ class Matcher:
             return False
         if not terms.where:
             return True
-        value = self._value(record.value)
+        value = parse_json(record.value)
         return all(condition.holds(value) for condition in terms.where)
-
-    def _value(self, content: bytes | None) -> Any:
-        if content is None or self._decode is None:
-            return parse_json(content)
-        try:
-            return self._decode(self._topic, content)
-        except ValueError:
-            return MISSING
 
 
 def finds_of(terms: SearchTerms) -> Iterator[FindFirst]:

@@ -2,10 +2,12 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pqbroker.protocol.records import Record
 from pqbroker.registry.decoding import TopicDecoders
+from pqbroker.registry.undecodable import Undecodable
 from pqbroker.tables.work.messages import Bytes, Message
 
 _TOO_LONG = {
@@ -16,6 +18,59 @@ _TOO_LARGE = {
     "code": "ANSWER_TOO_LARGE",
     "reason": "the decoded records are larger than pqbroker.http.answer.bytes.max; read fewer, or raise the setting",
 }
+
+
+class RecordBySchema:
+    """A record as a search sees it: a part that a schema decodes is JSON, or the text itself where it is one; any other
+    part stays as it is. A part is decoded when it is first looked at."""
+
+    __slots__ = ("_decoders", "_record", "_seen", "shown")
+
+    def __init__(self, record: Record, decoders: TopicDecoders) -> None:
+        self._record = record
+        self._decoders = decoders
+        self._seen: dict[str, bytes | None] = {}
+        self.shown: dict[str, dict[str, Any]] = {}
+        """Parts that were looked at, as `TopicDecoders.show` returns them."""
+
+    @property
+    def key(self) -> bytes | None:
+        return self._part("key", self._record.key)
+
+    @property
+    def value(self) -> bytes | None:
+        return self._part("value", self._record.value)
+
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]:
+        return self._record.headers
+
+    @property
+    def refusal(self) -> dict[str, Any] | None:
+        """Return {code, reason} of a part that was looked at and stays raw; None where all were decoded."""
+        return next((each for each in self.shown.values() if "code" in each), None)
+
+    def decode(self) -> None:
+        """Decode the parts that were not looked at yet."""
+        _ = self.key, self.value
+
+    def _part(self, part: str, content: bytes | None) -> bytes | None:
+        if part not in self._seen:
+            self._seen[part] = self._decoded(part, content)
+        return self._seen[part]
+
+    def _decoded(self, part: str, content: bytes | None) -> bytes | None:
+        decoder = self._decoders.find(part)
+        if decoder is None or content is None:
+            return content
+        try:
+            decoded = decoder.decode(content)
+        except Undecodable as refusal:
+            self.shown[part] = refusal.document()  # not the error: its traceback leads back to this record
+            return content
+        self.shown[part] = decoded.document()
+        text = decoded.value if isinstance(decoded.value, str) else decoded.text()
+        return text.encode(errors="backslashreplace")
 
 
 def decode_records(message: Message) -> bytes:

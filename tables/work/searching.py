@@ -9,32 +9,38 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crc32c import crc32c
 
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.protocol.record_json import show_record
 from pqbroker.protocol.records import BATCH_HEADER_BYTES, CRC_END, BatchHeader, Record
-from pqbroker.tables.search.batch_search import UnpackedRecords, candidates, unpack
+from pqbroker.tables.search.batch_search import candidates, unpack
 from pqbroker.tables.search.sieve import sieve_of
 from pqbroker.tables.search.terms import TermsError, read_terms
 from pqbroker.tables.work.messages import Line, Message, Stopped
 from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.stored_batches import BatchDamaged, in_order, order_of, read_pieces
 
+if TYPE_CHECKING:
+    from pqbroker.tables.work.decoding import RecordBySchema
+
 PROGRESS_S: Final = 0.25
 """Seconds between two lines of progress, and for which matches wait to be sent, at most."""
 LINES_BYTES: Final = 64 << 10
 """Bytes of lines that are sent at once, about."""
+DECODING_LOOK_S: Final = 0.05
+"""Seconds between two such looks while records are decoded, as long as none of them takes longer."""
 STOP_LOOK_BYTES: Final = 1 << 20
 """Decompressed bytes between two looks at the clock and at the broker, which may want no more."""
 SEARCH_READS_MAX: Final = 10
 """Tries to read what the broker moves to other files meanwhile."""
 UNREAD_SHOWN_MAX: Final = 100
 """Batches that cannot be read, named at most; all are counted."""
+_NOTHING: Final[Mapping[str, Any]] = {}
 _LIMITED: Final = ("matches", "bytes", "decompressed_bytes", "answer_bytes")
 """Counts that have a limit, `…_max` in the question, and end the search with their name as the reason."""
 
@@ -62,9 +68,11 @@ class _Span(NamedTuple):
 def search_records(line: Line, message: Message) -> None:
     """Send the lines of an answer. QueryRefused for terms that are none, Stopped."""
     asked = message.document
+    decoding: Mapping[str, Any] | None = asked["decoding"]
     try:
         terms = read_terms(asked["terms"])
-        search = _Search(line, asked, terms.matcher(asked["topic"]).matches, sieve_of(terms))
+        sieve = sieve_of(terms, () if decoding is None else decoding["parts"])
+        search = _Search(line, asked, terms.matcher().matches, sieve)
     except TermsError as wrong:
         raise QueryRefused("INVALID_SEARCH", str(wrong), "docs/search.md lists what a search may name.") from None
     search.run()
@@ -86,11 +94,14 @@ class _Search:
         self._bytes_total: int = asked["bytes_total"]
         self._matches = matches
         self._sieve = sieve
+        self._by_schema = None if asked["decoding"] is None else _by_schema(asked["decoding"])
+        self._undecoded: dict[str, Any] = {}
+        """Number of the records with a part that stays raw, and the first of them with its reason; empty without."""
         self._counts = dict.fromkeys((*_LIMITED, "records", "unread"), 0)
         self._lines: list[bytes] = []
         self._lines_bytes = 0
         self._until_look = STOP_LOOK_BYTES
-        self._sent_s = time.monotonic()
+        self._looked_s = self._sent_s = time.monotonic()
         self._end_s = self._sent_s + self._limits["time_ms"] / 1000
 
     def run(self) -> None:
@@ -105,7 +116,10 @@ class _Search:
                 self._next = self._spans[0].start if self._spans else 0
         except _Over as over:
             reason = str(over)
-        self._add({"end": {"reason": reason, **self._shown_counts(), "next_offsets": self._next_offsets()}})
+        end = {"reason": reason, **self._shown_counts(), "next_offsets": self._next_offsets()}
+        if self._undecoded:
+            end["undecoded"] = self._undecoded
+        self._add({"end": end})
         self._send()
 
     def _search_span(self, span: _Span) -> None:
@@ -184,15 +198,40 @@ class _Search:
         try:
             records = unpack(run, position, header, limits["batch_bytes_max"])
             self._count_unpacked(records.end - records.start + BATCH_HEADER_BYTES)
-            for record in self._found(records, header):
-                if self._next <= record.offset < span.end:
-                    self._take(span, record)
+            found = candidates(records, header, self._sieve)
+            if self._by_schema is None:
+                self._search_plain(span, found)
+            else:
+                self._search_decoded(span, found, self._by_schema)
         except KafkaError as refusal:
             self._tell_unread(span.partition, header.base_offset, header.last_offset + 1, refusal.message)
         counts["records"] += header.record_count
 
-    def _found(self, records: UnpackedRecords, header: BatchHeader) -> Iterator[Record]:
-        return filter(self._matches, candidates(records, header, self._sieve))
+    def _search_plain(self, span: _Span, found: Iterator[Record]) -> None:
+        for record in filter(self._matches, found):
+            if self._next <= record.offset < span.end:
+                self._take(span, record)
+
+    def _search_decoded(
+        self, span: _Span, found: Iterator[Record], by_schema: "Callable[[Record], RecordBySchema]"
+    ) -> None:
+        """Search in records as schemas decode them. One may take a request to the registry, or have a million parts:
+        the clock is looked at by time, and `_next` stays before what was not looked at."""
+        for record in found:
+            if not self._next <= record.offset < span.end:
+                continue
+            if time.monotonic() >= self._looked_s + DECODING_LOOK_S:
+                self._next = record.offset
+                self._look()
+            decoded = by_schema(record)
+            if is_match := self._matches(decoded):
+                decoded.decode()
+            if refusal := decoded.refusal:
+                place = {"partition": span.partition, "offset": record.offset}
+                self._undecoded = self._undecoded or {"records": 0, **refusal, **place}
+                self._undecoded["records"] += 1
+            if is_match:
+                self._take(span, record, {"decoded": decoded.shown})
 
     def _count_unpacked(self, size: int) -> None:
         self._counts["decompressed_bytes"] += size
@@ -200,10 +239,10 @@ class _Search:
         if self._until_look < 0:
             self._look()
 
-    def _take(self, span: _Span, record: Record) -> None:
+    def _take(self, span: _Span, record: Record, also: Mapping[str, Any] = _NOTHING) -> None:
         """Add a match, where there is room for it; `_next` stays before the first one that has none."""
         counts, limits = self._counts, self._limits
-        line = _line({"match": show_record(self._topic, span.partition, record)})
+        line = _line({"match": {**show_record(self._topic, span.partition, record), **also}})
         if counts["matches"] and counts["answer_bytes"] + len(line) > limits["answer_bytes_max"]:
             self._next = record.offset
             raise _Over("answer_bytes")
@@ -225,7 +264,7 @@ class _Search:
         self._until_look = STOP_LOOK_BYTES
         if self._line.has_unasked():
             raise Stopped
-        now_s = time.monotonic()
+        self._looked_s = now_s = time.monotonic()
         if now_s > self._end_s:
             raise _Over("time")
         if now_s > self._sent_s + PROGRESS_S:
@@ -268,7 +307,15 @@ class _Search:
 
 
 def _line(document: Mapping[str, Any]) -> bytes:
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace") + b"\n"
+
+
+def _by_schema(decoding: Mapping[str, Any]) -> "Callable[[Record], RecordBySchema]":
+    from pqbroker.registry.decoding import TopicDecoders  # loaded with the first topic that names a registry
+    from pqbroker.tables.work.decoding import RecordBySchema
+
+    decoders = TopicDecoders(decoding)
+    return lambda record: RecordBySchema(record, decoders)
 
 
 def _read_ahead(pieces: list[Any]) -> None:

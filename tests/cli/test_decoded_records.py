@@ -9,6 +9,7 @@ from typing import Any
 import fastavro
 import pytest
 
+from pqbroker.testing import MEMORY, broker
 from tests.cli.shell import Shell
 from tests.support.schema_registry import TestRegistry, framed, serving
 
@@ -56,6 +57,22 @@ def test_an_export_has_the_same_json(
     said = our_shell("topic", "export", topic, str(file), "--registry", registry.address)
     assert said.status == 0, said.errors
     assert json.loads(file.read_text())["value"] == '{"id":3}'
+
+
+def test_a_broker_that_searches_decodes_by_the_registry_of_the_topic(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, registry: TestRegistry
+) -> None:
+    with broker(MEMORY, settings={"pqbroker.registries": f"main={registry.address}"}) as running:
+        shell = Shell(running.kafka, capsys)
+        assert shell("topic", "create", "orders", "--config", "value.registry=main").status == 0
+        number = registry.add("orders-value", ORDER)
+        written(shell, "orders", tmp_path, framed(number, order(1)), framed(number, order(70)), b'{"id": 8}')
+        said = shell("consume", "orders", "--where", "id > 5")
+        assert (said.status, said.output) == (0, '{"id":70}\n{"id": 8}\n')
+        assert "records of orders that were not decoded: 1; the first because the content does not" in said.errors
+        assert shell("consume", "orders", "--grep", '"id":7').output == '{"id":70}\n'
+        (found,) = shell("consume", "orders", "--grep", "/:1}$/", "--json").objects
+        assert (found["offset"], found["value"]) == (0, '{"id":1}')
 
 
 def test_credentials_come_from_a_file(

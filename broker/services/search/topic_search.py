@@ -47,6 +47,8 @@ class SearchQuestion:
     holder: str
     matches_max: int
     timeout_ms: int
+    decoding: Mapping[str, Any] | None
+    """Registries that decode its records, as `named_registries.decoding_of` returns them; None: none does."""
 
 
 class TopicSearch:
@@ -62,7 +64,10 @@ class TopicSearch:
         self._question = question
         self._time_s = question.timeout_ms / 1000
         self._began_s = asyncio.get_running_loop().time()
-        self._deadline_s = self._began_s + self._time_s + GRACE_S
+        self._grace_s = GRACE_S
+        if question.decoding is not None:  # a key and a value may each have just asked a registry that does not answer
+            self._grace_s += 2 * settings.registry_timeout_ms / 1000
+        self._deadline_s = self._began_s + self._time_s + self._grace_s
         self._has_slot = False
         self._worker: WorkerProcess | None = None
         self._last: Message | None = None
@@ -95,7 +100,7 @@ class TopicSearch:
             raise await self._lost(gone.worker) from None
         except TimeoutError:
             raise QueryRefused(
-                "SEARCH_TOO_LONG", f"the search did not end {GRACE_S:g} s after its time of {self._time_s:g} s",
+                "SEARCH_TOO_LONG", f"the search did not end {self._grace_s:g} s after its time of {self._time_s:g} s",
                 "Search less of the topic, or raise timeout_ms or pqbroker.search.time.ms.max.",
             ) from None  # fmt: skip
         if message.kind == "result":
@@ -139,7 +144,7 @@ class TopicSearch:
         return {
             "topic": question.topic.record.name, "terms": question.terms, "spans": question.spans,
             "bytes_total": _stored_bytes(question.topic, question.spans),
-            "memory_bytes_max": settings.search_memory_bytes_max,
+            "memory_bytes_max": settings.search_memory_bytes_max, "decoding": question.decoding,
             "limits": {
                 "matches_max": question.matches_max, "bytes_max": settings.search_bytes_max,
                 "decompressed_bytes_max": settings.search_decompressed_bytes_max,

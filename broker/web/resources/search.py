@@ -7,6 +7,7 @@ from typing import Any, Final
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.ground.refusals import REFUSED
 from pqbroker.broker.services.search.topic_search import SearchQuestion, SearchSpan, TopicSearch
+from pqbroker.broker.services.topics.named_registries import decoding_of
 from pqbroker.broker.services.topics.partitions import find_readable
 from pqbroker.broker.web.resources.contents import CONTENT, RECORD
 from pqbroker.broker.web.resources.isolation import read_isolation
@@ -41,7 +42,8 @@ async def search(call: Call) -> Stream:
         raise bad_request(f"body.limit is {matches_max}; the most allowed is {most} (pqbroker.search.matches.max)")
     timeout_ms = min(body.get("timeout_ms", settings.search_time_ms_max), settings.search_time_ms_max)
     spans = await _spans(call, topic, isolation)
-    question = SearchQuestion(topic, terms, spans, isolation, call.holder, matches_max, timeout_ms)
+    decoding = decoding_of(topic, settings) if body.get("decode", True) else None
+    question = SearchQuestion(topic, terms, spans, isolation, call.holder, matches_max, timeout_ms, decoding)
     asked = TopicSearch(call.node.searchers, settings, lambda: call.topic(AclOperation.READ), question)
     return Stream(LINES.content_type, _lines(asked), has_end=True)
 
@@ -107,7 +109,14 @@ _LINE = object_of(
         "match": RECORD,
         "unread": object_of({"partition": COUNT, "offset": OFFSET, "end_offset": OFFSET, "reason": TEXT}),
         "progress": object_of(_COUNTS),
-        "end": object_of({"reason": TEXT, **_COUNTS, "next_offsets": {"type": "object"}}),
+        "end": object_of(
+            {"reason": TEXT, **_COUNTS, "next_offsets": {"type": "object"}},
+            {
+                "undecoded": object_of(
+                    {"records": COUNT, "code": TEXT, "reason": TEXT, "partition": COUNT, "offset": OFFSET}
+                )
+            },
+        ),
         "error": {"type": "object"},
     },
 )
@@ -132,7 +141,7 @@ ROUTES = (
                 "partitions": array_of(COUNT), "from": TEXT, "until": TEXT, "offsets": {"type": "object"},
                 "end_offsets": {"type": "object"}, "limit": {"type": "integer", "minimum": 1},
                 "timeout_ms": {"type": "integer", "minimum": 1},
-                "isolation": TEXT,
+                "isolation": TEXT, "decode": {"type": "boolean"},
             },
         ),
         body_example={"text": "Berlin", "where": ["total > 5"], "from": "2h", "limit": 10},

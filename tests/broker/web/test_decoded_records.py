@@ -210,6 +210,25 @@ async def test_hostile_records_end_no_worker(web: Web, registry: TestRegistry) -
     assert (counters.workers_started, counters.workers_lost) == (1, 0)
 
 
+async def test_a_search_sees_what_the_registry_decodes(web: Web, registry: TestRegistry) -> None:
+    await web.node.create_topic("t", 2, value_registry="main")
+    number = registry.add("t-value", ORDER)
+    await web.node.produce("t", *[framed(number, order(each)) for each in range(9)], codec=4)
+    await web.node.produce("t", framed(number, order(7, "seven")), b"no frame", partition=1)
+    *lines, last = await web.lines("/v1/topics/t/search", {"where": ["id = 7"]})
+    matches = [line["match"] for line in lines if "match" in line]
+    assert [(each["partition"], each["offset"], each["decoded"]["value"]["content"]["note"]) for each in matches] == [
+        (0, 7, None), (1, 0, "seven")
+    ]  # fmt: skip
+    end = last["end"]
+    assert (end["reason"], end["records"], end["undecoded"]["records"]) == ("end", 11, 1)
+    assert (end["undecoded"]["code"], end["undecoded"]["offset"]) == ("NOT_FRAMED", 1)
+    *lines, last = await web.lines("/v1/topics/t/search", {"text": "seven", "decode": False})
+    (raw,) = [line["match"] for line in lines if "match" in line]
+    assert "decoded" not in raw
+    assert "undecoded" not in last["end"]
+
+
 async def test_a_follower_gets_decoded_records(web: Web, registry: TestRegistry) -> None:
     await web.node.create_topic("t", value_registry="main")
     number = registry.add("t-value", ORDER)

@@ -89,6 +89,23 @@ def test_a_search_for_all_records_has_no_sieve() -> None:
     assert sieve_of(SearchTerms(expression=b"^a")) is None
 
 
+@pytest.mark.parametrize(
+    ("terms", "decoded", "has_sieve"),
+    [
+        ({"text": "x1"}, ["value"], False), ({"text": "x1"}, ["key"], False), ({"regex": "x1"}, ["value"], False),
+        ({"where": ["a = x1"]}, ["value"], False), ({"where": ["a = x1"]}, ["key"], True),
+        ({"key": "x1"}, ["value"], True), ({"key": "x1"}, ["key"], False),
+        ({"text": "longer", "key": "x1"}, ["value"], True),
+        ({"text": "y", "headers": [{"key": "x1"}]}, ["key", "value"], True),
+    ],
+)  # fmt: skip
+def test_a_sieve_looks_at_no_bytes_that_a_schema_decodes(terms: Any, decoded: list[str], has_sieve: bool) -> None:
+    sieve = sieve_of(read_terms(terms), decoded)
+    assert (sieve is not None) == has_sieve
+    if sieve is not None:
+        assert sieve(b"..x1", 0, 4) == 2
+
+
 def test_an_expression_is_sought_between_two_positions() -> None:
     find = compile_search(b"b+")
     assert (find(b"abbab", 0, 5), find(b"abbab", 3, 5), find(b"abbab", 3, 4)) == (1, 4, -1)

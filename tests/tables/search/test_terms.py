@@ -53,16 +53,3 @@ def test_a_record_does_not_match(terms: Any) -> None:
 def test_terms_that_are_none_are_refused_by_name(terms: Any, words: str) -> None:
     with pytest.raises(TermsError, match=words):
         read_terms(terms).matcher()
-
-
-def test_values_of_a_format_of_its_own_are_decoded_for_conditions() -> None:
-    def decode(topic: str, content: bytes) -> Any:
-        if content == b"\0":
-            raise ValueError
-        return {"topic": topic, "size": len(content)}
-
-    matches = read_terms({"where": ["topic = t", "size = 3"]}).matcher("t", decode).matches
-    assert matches(Record(value=b"abc"))
-    assert not matches(Record(value=b"abcd"))
-    assert not matches(Record(value=b"\0"))
-    assert not matches(Record(value=None))

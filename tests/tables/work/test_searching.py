@@ -1,13 +1,21 @@
 """The worker's side of a search: what it does with batches that are damaged, moved or gone."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from pqbroker.protocol.records import Record, encode_batch
+from pqbroker.registry.decoding import topic_document
+from pqbroker.registry.limits import DecodingLimits
+from pqbroker.registry.named import NamedRegistry
+from pqbroker.tables.work import searching
 from pqbroker.tables.work.messages import Line, Message
 from pqbroker.tables.work.searching import SEARCH_READS_MAX, UNREAD_SHOWN_MAX, search_records
+from tests.support.schema_registry import TestRegistry, framed, serving
 
 LIMITS = {
     "matches_max": 100, "bytes_max": 1 << 30, "decompressed_bytes_max": 1 << 30, "batch_bytes_max": 1 << 20,
@@ -45,7 +53,16 @@ def batch(offset: int, *values: bytes) -> bytes:
 
 
 def searched(line: ScriptedLine, *spans: tuple[int, int, int], text: str = "x") -> ScriptedLine:
-    asked = {"topic": "t", "terms": {"text": text}, "spans": spans, "bytes_total": 1, "limits": LIMITS}
+    return asked_for(line, {"text": text}, spans)
+
+
+def asked_for(
+    line: ScriptedLine, terms: Any, spans: Any, decoding: Any = None, **limits: int
+) -> ScriptedLine:
+    asked = {
+        "topic": "t", "terms": terms, "spans": spans, "bytes_total": 1, "limits": LIMITS | limits,
+        "decoding": decoding,
+    }  # fmt: skip
     search_records(line, Message("search", asked, b""))
     return line
 
@@ -100,3 +117,121 @@ def test_records_outside_the_offsets_are_left_out_and_partitions_follow_one_anot
     assert [(each["partition"], each["offset"]) for each in line.of("match")] == [(0, 1), (4, 0)]
     (end,) = line.of("end")
     assert (end["offsets"], end["offsets_total"]) == (2, 2)
+
+
+ORDER: dict[str, Any] = {
+    "type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, {"name": "city", "type": "string"}],
+}  # fmt: skip
+
+
+def order(number: int, city: str) -> bytes:
+    """Return {"id": number, "city": city} in Avro, of less than 64 each."""
+    return bytes((number << 1, len(city) << 1)) + city.encode()
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[TestRegistry]:
+    with serving() as running:
+        yield running
+
+
+def decoding_by(registry: TestRegistry, *parts: str, **limits: int) -> dict[str, Any]:
+    named = NamedRegistry("main", registry.address)
+    return topic_document(dict.fromkeys(parts or ("value",), named), DecodingLimits(**limits))
+
+
+def shown(*records: Record) -> ScriptedLine:
+    data = bytes(encode_batch(records, base_offset=0))
+    return ScriptedLine([([in_memory(data, len(records))], data)])
+
+
+@pytest.mark.parametrize(
+    ("terms", "offsets"),
+    [
+        ({"where": ["id = 41"]}, [1]), ({"where": ["city = Berlin"]}, [0, 3]), ({"where": ["id >= 40"]}, [0, 1]),
+        ({"text": '"id":41'}, [1]), ({"text": "BERLIN", "ignore_case": True}, [0, 2, 3]),
+        ({"regex": '^{"id":4[01]'}, [0, 1]), ({"regex": "^raw Berlin$"}, [2]), ({"text": "\"city\""}, [0, 1, 3]),
+        ({"key": "k1"}, [1]), ({"key": "7"}, [3]), ({"regex": "^k[12]$"}, [1, 2]),
+        ({"key": "k1", "where": ["id"]}, [1]), ({"headers": [{"key": "h"}]}, [4]),
+        ({"where": ["city = Bonn"], "headers": [{"key": "h"}]}, []),
+    ],
+)  # fmt: skip
+def test_terms_see_what_schemas_decode_and_the_bytes_of_what_none_does(
+    registry: TestRegistry, terms: Any, offsets: list[int]
+) -> None:
+    value, key = registry.add("t-value", ORDER), registry.add("t-key", '"string"')
+    whole = registry.add("t-key", '"long"')
+    line = shown(
+        Record(value=framed(value, order(40, "Berlin"))),
+        Record(key=framed(key, b"\x04k1"), value=framed(value, order(41, "Bonn"))),
+        Record(key=b"k2", value=b"raw Berlin"),
+        Record(key=framed(whole, b"\x0e"), value=b'{"city": "Berlin"}'),
+        Record(headers=(("h", b"x"),)),
+    )
+    asked_for(line, terms, [(0, 0, 5)], decoding_by(registry, "key", "value"))
+    assert [each["offset"] for each in line.of("match")] == offsets
+
+
+def test_a_match_shows_both_parts_and_the_end_counts_records_that_stay_raw(registry: TestRegistry) -> None:
+    number = registry.add("t-value", ORDER)
+    line = shown(
+        Record(key=b"plain", value=framed(number, order(1, "Bonn"))), Record(key=None, value=None),
+        Record(key=None, value=framed(9_999, b"Bonn")), Record(key=b"k", value=b"Bonn"),
+    )  # fmt: skip
+    asked_for(line, {"text": "Bonn"}, [(3, 0, 4)], decoding_by(registry, "key", "value"))
+    first, unknown, unframed = line.of("match")
+    assert first["decoded"]["value"] == {"schema": number, "type": "AVRO", "content": {"id": 1, "city": "Bonn"}}
+    assert first["decoded"]["key"]["code"] == "NOT_FRAMED"
+    assert first["value"] == framed(number, order(1, "Bonn")).decode()
+    assert unknown["decoded"]["value"]["code"] == "SCHEMA_UNKNOWN"
+    assert unframed["decoded"]["value"]["code"] == "NOT_FRAMED"
+    (end,) = line.of("end")
+    assert (end["undecoded"]["records"], end["undecoded"]["code"]) == (3, "NOT_FRAMED")
+    assert (end["undecoded"]["partition"], end["undecoded"]["offset"]) == (3, 0)
+
+
+def test_parts_that_no_term_looks_at_are_decoded_for_matches_alone(registry: TestRegistry) -> None:
+    number = registry.add("t-value", ORDER)
+    asked = len(registry.paths)
+    records = [Record(key=b"a", value=framed(number, order(1, "x"))), Record(key=b"b", value=b"raw")]
+    line = asked_for(shown(*records), {"key": "c"}, [(0, 0, 2)], decoding_by(registry, "value", failure_ms=1))
+    assert (line.of("match"), "undecoded" in line.of("end")[0], len(registry.paths)) == ([], False, asked)
+    line = asked_for(shown(*records), {"key": "a"}, [(0, 0, 2)], decoding_by(registry, "value", failure_ms=1))
+    assert [each["decoded"]["value"]["content"]["id"] for each in line.of("match")] == [1]
+
+
+def test_a_registry_that_is_down_leaves_records_raw(registry: TestRegistry) -> None:
+    number = registry.add("t-value", ORDER)
+    value = framed(number, order(2, "Bonn"))
+    decoding = decoding_by(registry, failure_ms=60_000)  # no other test has these limits, and so remembers the failure
+    registry.is_down = True
+    try:
+        line = asked_for(shown(*[Record(value=value)] * 3), {"text": "Bonn"}, [(0, 0, 3)], decoding)
+    finally:
+        registry.is_down = False
+    (end,) = line.of("end")
+    assert (end["matches"], end["undecoded"]["records"], end["undecoded"]["code"]) == (3, 3, "REGISTRY_UNAVAILABLE")
+    assert "503" in end["undecoded"]["reason"]
+
+
+def test_half_of_a_surrogate_pair_in_a_decoded_value_ends_nothing(registry: TestRegistry) -> None:
+    value = framed(registry.add("t-value", "{}", "JSON"), b'{"a": "\\ud800b"}')
+    line = asked_for(shown(Record(value=value)), {"where": ["a contains b"]}, [(0, 0, 1)], decoding_by(registry))
+    assert [each["decoded"]["value"]["content"] for each in line.of("match")] == [{"a": "\ud800b"}]
+
+
+def test_a_search_whose_time_is_over_within_a_batch_continues_there(
+    registry: TestRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = registry.add("t-value", ORDER)
+    records = [Record(value=framed(number, order(each, "x"))) for each in range(4)]
+    now_s = iter(range(1_000))  # each look at the clock takes a second
+    decoding = decoding_by(registry)
+    asked_for(shown(*records), {}, [(0, 0, 4)], decoding)  # the registry is asked before the clock is another
+    monkeypatch.setattr(searching, "time", SimpleNamespace(monotonic=lambda: next(now_s)))
+    line = asked_for(shown(*records), {}, [(0, 0, 4)], decoding, time_ms=8_000)
+    (end,) = line.of("end")
+    seen = [each["offset"] for each in line.of("match")]
+    assert end["reason"] == "time"
+    assert 0 < len(seen) < 4
+    assert end["next_offsets"] == {"0": len(seen)}
