@@ -413,6 +413,7 @@ class BrokerSettings:
     search_bytes_max: int = search.SEARCH_BYTES_MAX
     search_decompressed_bytes_max: int = search.SEARCH_DECOMPRESSED_BYTES_MAX
     search_batch_bytes_max: int = search.SEARCH_BATCH_BYTES_MAX
+    search_decoded_bytes_max: int = search.SEARCH_DECODED_BYTES_MAX
     search_matches_max: int = search.SEARCH_MATCHES_MAX
     search_answer_bytes_max: int = search.SEARCH_ANSWER_BYTES_MAX
     search_memory_bytes_max: int = search.SEARCH_MEMORY_BYTES_MAX

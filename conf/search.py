@@ -30,6 +30,11 @@ SEARCH_BATCH_BYTES_MAX = setting(
     "Bytes of the records of one batch, decompressed, at most. A search passes over a larger batch, and says so.",
     low=1024,
 )  # fmt: skip
+SEARCH_DECODED_BYTES_MAX = setting(
+    "pqbroker.search.decoded.bytes.max", Kind.INT, 16 * MIB,
+    "Bytes that a key or a value decoded by a schema registry takes as JSON in a search, about, at most. A search "
+    "looks at the stored bytes of a larger one, and counts its record as not decoded.", low=1024,
+)  # fmt: skip
 SEARCH_MATCHES_MAX = setting(
     "pqbroker.search.matches.max", Kind.INT, 100_000,
     "Records that a search finds at most; then it ends, and says where another one continues.", low=1,

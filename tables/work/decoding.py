@@ -7,7 +7,7 @@ from typing import Any
 
 from pqbroker.protocol.records import Record
 from pqbroker.registry.decoding import TopicDecoders
-from pqbroker.registry.undecodable import Undecodable
+from pqbroker.registry.undecodable import LARGE_VALUE, Undecodable
 from pqbroker.tables.work.messages import Bytes, Message
 
 _TOO_LONG = {
@@ -24,10 +24,12 @@ class RecordBySchema:
     """A record as a search sees it: a part that a schema decodes is JSON, or the text itself where it is one; any other
     part stays as it is. A part is decoded when it is first looked at."""
 
-    __slots__ = ("_decoders", "_record", "_seen", "shown")
+    __slots__ = ("_bytes_max", "_decoders", "_record", "_seen", "shown")
 
-    def __init__(self, record: Record, decoders: TopicDecoders) -> None:
+    def __init__(self, record: Record, decoders: TopicDecoders, bytes_max: int) -> None:
+        """`bytes_max`: a part that takes more as JSON, about, stays as it is."""
         self._record = record
+        self._bytes_max = bytes_max
         self._decoders = decoders
         self._seen: dict[str, bytes | None] = {}
         self.shown: dict[str, dict[str, Any]] = {}
@@ -68,6 +70,10 @@ class RecordBySchema:
         except Undecodable as refusal:
             self.shown[part] = refusal.document()  # not the error: its traceback leads back to this record
             return content
+        if _exceeds(decoded.value, self._bytes_max):
+            reason = f"the {part} takes more than pqbroker.search.decoded.bytes.max = {self._bytes_max} as JSON"
+            self.shown[part] = Undecodable(LARGE_VALUE, reason).document()
+            return content
         self.shown[part] = decoded.document()
         text = decoded.value if isinstance(decoded.value, str) else decoded.text()
         return text.encode(errors="backslashreplace")
@@ -104,3 +110,25 @@ def _records(sizes: list[list[int | None]], payload: Bytes) -> Iterator[Mapping[
 def _shown(decoders: TopicDecoders, parts: Mapping[str, bytes]) -> dict[str, Any]:
     found = {part: decoders.show(part, content) for part, content in parts.items()}
     return {part: shown for part, shown in found.items() if shown is not None}
+
+
+def _exceeds(value: Any, bytes_max: int) -> bool:
+    """Return True if a value takes more bytes as JSON, about. It is counted before it is written: a few bytes of a
+    record may stand for a million names."""
+    left = bytes_max
+    waiting = [value]
+    while waiting and left >= 0:
+        each = waiting.pop()
+        if isinstance(each, str):
+            left -= len(each)
+        elif isinstance(each, dict):
+            left -= sum(map(len, each)) + _BYTES_OF_FIELD * len(each)
+            waiting.extend(each.values())
+        elif isinstance(each, list):
+            left -= _BYTES_OF_FIELD * len(each)
+            waiting.extend(each)
+    return left < 0
+
+
+_BYTES_OF_FIELD = 6
+"""Bytes of quotes, signs and a short number."""

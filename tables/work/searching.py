@@ -94,7 +94,7 @@ class _Search:
         self._bytes_total: int = asked["bytes_total"]
         self._matches = matches
         self._sieve = sieve
-        self._by_schema = None if asked["decoding"] is None else _by_schema(asked["decoding"])
+        self._by_schema = None if asked["decoding"] is None else _by_schema(asked)
         self._undecoded: dict[str, Any] = {}
         """Number of the records with a part that stays raw, and the first of them with its reason; empty without."""
         self._counts = dict.fromkeys((*_LIMITED, "records", "unread"), 0)
@@ -310,12 +310,12 @@ def _line(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace") + b"\n"
 
 
-def _by_schema(decoding: Mapping[str, Any]) -> "Callable[[Record], RecordBySchema]":
+def _by_schema(asked: Mapping[str, Any]) -> "Callable[[Record], RecordBySchema]":
     from pqbroker.registry.decoding import TopicDecoders  # loaded with the first topic that names a registry
     from pqbroker.tables.work.decoding import RecordBySchema
 
-    decoders = TopicDecoders(decoding)
-    return lambda record: RecordBySchema(record, decoders)
+    decoders, bytes_max = TopicDecoders(asked["decoding"]), asked["limits"]["decoded_bytes_max"]
+    return lambda record: RecordBySchema(record, decoders, bytes_max)
 
 
 def _read_ahead(pieces: list[Any]) -> None:

@@ -753,6 +753,12 @@ LIMITS = (
         share=Share.REQUEST,
     ),
     Limit(
+        "bytes of a decoded key or value in a search", ("pqbroker.search.decoded.bytes.max",),
+        "its bytes are searched, and it is counted",
+        "tables/work/test_searching.py::test_a_value_that_is_large_as_json_is_searched_as_its_bytes",
+        share=Share.REQUEST,
+    ),
+    Limit(
         "memory of a search", ("pqbroker.search.memory.bytes.max",), "413, the worker ends",
         "broker/web/test_search.py::test_a_search_over_its_memory_ends_and_a_new_worker_serves", share=Share.REQUEST,
     ),

@@ -149,6 +149,7 @@ class TopicSearch:
                 "matches_max": question.matches_max, "bytes_max": settings.search_bytes_max,
                 "decompressed_bytes_max": settings.search_decompressed_bytes_max,
                 "batch_bytes_max": settings.search_batch_bytes_max,
+                "decoded_bytes_max": settings.search_decoded_bytes_max,
                 "answer_bytes_max": settings.search_answer_bytes_max, "time_ms": max(int(left_s * 1000), 0),
             },
         }  # fmt: skip

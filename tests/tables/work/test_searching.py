@@ -19,6 +19,7 @@ from tests.support.schema_registry import TestRegistry, framed, serving
 
 LIMITS = {
     "matches_max": 100, "bytes_max": 1 << 30, "decompressed_bytes_max": 1 << 30, "batch_bytes_max": 1 << 20,
+    "decoded_bytes_max": 1 << 20,
     "answer_bytes_max": 1 << 20, "time_ms": 600_000,
 }  # fmt: skip
 Shown = Mapping[str, Any]
@@ -212,6 +213,18 @@ def test_a_registry_that_is_down_leaves_records_raw(registry: TestRegistry) -> N
     (end,) = line.of("end")
     assert (end["matches"], end["undecoded"]["records"], end["undecoded"]["code"]) == (3, 3, "REGISTRY_UNAVAILABLE")
     assert "503" in end["undecoded"]["reason"]
+
+
+def test_a_value_that_is_large_as_json_is_searched_as_its_bytes(registry: TestRegistry) -> None:
+    fields = [{"name": f"n{at}" + "x" * 990, "type": "null"} for at in range(9)]
+    number = registry.add("t-value", {"type": "array", "items": {"type": "record", "name": "N", "fields": fields}})
+    records = [Record(value=framed(number, bytes((count << 1, 0)))) for count in (2, 62)]  # of 18 KB and 558 KB
+    line = asked_for(shown(*records), {"text": "n8xx"}, [(0, 0, 2)], decoding_by(registry), decoded_bytes_max=20_000)
+    assert [each["offset"] for each in line.of("match")] == [0]
+    (end,) = line.of("end")
+    undecoded = end["undecoded"]
+    assert (undecoded["records"], undecoded["code"], undecoded["offset"]) == (1, "VALUE_TOO_LARGE", 1)
+    assert "pqbroker.search.decoded.bytes.max = 20000" in undecoded["reason"]
 
 
 def test_half_of_a_surrogate_pair_in_a_decoded_value_ends_nothing(registry: TestRegistry) -> None:
