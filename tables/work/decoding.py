@@ -89,7 +89,7 @@ def decode_records(message: Message) -> bytes:
     for parts in _records(asked["sizes"], message.payload):
         refusal = _TOO_LONG if time.monotonic() >= until_s else _TOO_LARGE if left <= 0 else None
         named = parts.keys() & asked["decoding"]["parts"].keys()
-        each = _shown(decoders, parts) if refusal is None else dict.fromkeys(named, refusal)
+        each = _shown(decoders, parts, left) if refusal is None else dict.fromkeys(named, refusal)
         shown.append(json.dumps(each))
         left -= len(shown[-1])
     return f"[{','.join(shown)}]".encode()
@@ -107,9 +107,14 @@ def _records(sizes: list[list[int | None]], payload: Bytes) -> Iterator[Mapping[
         yield parts
 
 
-def _shown(decoders: TopicDecoders, parts: Mapping[str, bytes]) -> dict[str, Any]:
+def _shown(decoders: TopicDecoders, parts: Mapping[str, bytes], bytes_max: int) -> dict[str, Any]:
+    """Return by part what is shown of a record; a part that alone is too large stays raw."""
     found = {part: decoders.show(part, content) for part, content in parts.items()}
-    return {part: shown for part, shown in found.items() if shown is not None}
+    return {
+        part: _TOO_LARGE if _exceeds(shown.get("content"), bytes_max) else shown
+        for part, shown in found.items()
+        if shown is not None
+    }
 
 
 def _exceeds(value: Any, bytes_max: int) -> bool:

@@ -210,6 +210,19 @@ async def test_hostile_records_end_no_worker(web: Web, registry: TestRegistry) -
     assert (counters.workers_started, counters.workers_lost) == (1, 0)
 
 
+async def test_a_value_that_is_large_as_json_alone_stays_raw(web: Web, registry: TestRegistry) -> None:
+    await web.node.create_topic("t", value_registry="main")
+    fields = [{"name": f"n{at}" + "x" * 1000, "type": "null"} for at in range(200)]
+    number = registry.add("t-value", {"type": "array", "items": {"type": "record", "name": "N", "fields": fields}})
+    good = registry.add("t-value", ORDER)
+    await web.node.produce("t", framed(good, order(1)), framed(number, b"\xc8\x4c\0"), framed(good, order(2)))
+    first, large, last = await decoded(web)  # 4 900 records of 200 names: a GiB
+    assert large["value"]["code"] == "ANSWER_TOO_LARGE"
+    assert (first["value"]["content"]["id"], last["value"]["content"]["id"]) == (1, 2)
+    counters = web.node.server.node.workers.counters
+    assert (counters.workers_started, counters.workers_lost) == (1, 0)
+
+
 async def test_a_search_sees_what_the_registry_decodes(web: Web, registry: TestRegistry) -> None:
     await web.node.create_topic("t", 2, value_registry="main")
     number = registry.add("t-value", ORDER)
