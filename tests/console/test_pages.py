@@ -1,7 +1,7 @@
 """Every page in a real browser: it renders, complains of nothing, asks nobody else, and shows bytes as text."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,6 +15,7 @@ from pqbroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHea
 from pqbroker.testing import Broker, broker
 from tests.broker.wire import Client
 from tests.console.browser import Page
+from tests.support.schema_registry import TestRegistry, framed, serving
 
 HOSTILE = "<img src=x onerror=document.title='owned'>"
 TOPIC = "orders"
@@ -22,11 +23,17 @@ GROUP = "billing"
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+@pytest.fixture(scope="module")
+def registry() -> Iterator[TestRegistry]:
+    with serving() as running:
+        yield running
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def node(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Broker]:
+async def node(tmp_path_factory: pytest.TempPathFactory, registry: TestRegistry) -> AsyncIterator[Broker]:
     """A broker with a topic of hostile records that a group has read."""
     directory = tmp_path_factory.mktemp("console") / "data"
-    starting = broker(directory)
+    starting = broker(directory, settings={"pqbroker.registries": f"main={registry.address}"})
     running = await asyncio.to_thread(starting.__enter__)
     await _fill(running)
     await asyncio.to_thread(_make_tables, running)
@@ -201,6 +208,27 @@ async def test_a_search_shows_what_all_partitions_hold(page: Page, node: Broker)
     assert "n0-0" not in text
     await page.click("Back to all records")
     await page.wait_for("No record here contains that.")
+    assert page.complaints == []
+
+
+async def test_a_search_shows_what_the_registry_of_the_topic_decodes(
+    page: Page, node: Broker, registry: TestRegistry
+) -> None:
+    decoded = "orders-decoded"
+    await asyncio.to_thread(node.create_topic, decoded, partitions=2, configs={"value.registry": "main"})
+    city = {"type": "record", "name": "C", "fields": [{"name": "zip", "type": "long"}]}
+    number = registry.add(f"{decoded}-value", city)
+    async with AIOKafkaProducer(bootstrap_servers=node.kafka) as producer:
+        for partition, value in ((0, framed(number, b"\x0a")), (1, framed(number, b"\x0e")), (1, b"no frame")):
+            await producer.send_and_wait(decoded, value, partition=partition)
+    await page.open(f"http://{node.http}/#/topics/{decoded}/messages")
+    await page.wait_for('"zip":5')
+    await page.type("[data-search]", "zip = 7")
+    await page.click("Search all partitions")
+    text = await page.wait_for(
+        "1 found in 3 records", '"zip":7', "not decoded: 1; the first, at offset 1 of partition 1"
+    )
+    assert '"zip":5' not in text
     assert page.complaints == []
 
 

@@ -63,6 +63,6 @@ export function SearchState({ search }) {
       <span>${counts ? `${count(counts.matches)} found in ${count(counts.records)} records, ${bytes(counts.bytes)} of about ${bytes(counts.bytes_total)}.` : "Waiting for the broker …"}
         ${isOver && ` ${end ? REASONS[end.reason] ?? end.reason : isStopped ? "Stopped." : ""}`}</span>
       ${isOver && html`<button onClick=${search.close}>Back to all records</button>`}</div>
-    ${end?.undecoded && html`<p class="dim">${count(end.undecoded.records)} records were searched as they are, not decoded; the first, at offset ${count(end.undecoded.offset)} of partition ${end.undecoded.partition}: ${end.undecoded.reason}</p>`}
+    ${end?.undecoded && html`<p class="dim">Records that were searched as they are, not decoded: ${count(end.undecoded.records)}; the first, at offset ${count(end.undecoded.offset)} of partition ${end.undecoded.partition}: ${end.undecoded.reason}</p>`}
     ${unread.map((one) => html`<p class="dim">Partition ${one.partition}, offsets ${count(one.offset)} to ${count(one.end_offset - 1)} cannot be read: ${one.reason}</p>`)}`;
 }
