@@ -21,7 +21,7 @@ _WORDS: Final = (
     "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "HAVING", "LIMIT", "JOIN", "USING", "WITH", "BETWEEN",
     "DISTINCT", "DESCRIBE", "SHOW TABLES",
 )  # fmt: skip
-Find = Callable[[str, str], list[str]]
+FindNames = Callable[[str, str], list[str]]
 """Returns names: given `tables` and the beginning of one, or `columns` and a table."""
 
 
@@ -56,7 +56,7 @@ def write_history(path: Path, lines: list[str]) -> None:
 class Completion:
     """Offers names for the word that is typed. `typed` returns the lines before the one that is edited."""
 
-    def __init__(self, find: Find, typed: Callable[[], str]) -> None:
+    def __init__(self, find: FindNames, typed: Callable[[], str]) -> None:
         self._find = find
         self._typed = typed
         self._columns: dict[str, list[str]] = {}

@@ -16,7 +16,7 @@ from pqbroker.tables.work.comparisons import EQUAL, LiteralComparison
 from pqbroker.tables.work.messages import Line
 from pqbroker.tables.work.spelling import topic_of
 
-SCHEMA: Final = "information_schema"
+INFORMATION_SCHEMA: Final = "information_schema"
 TABLES: Final = "tables"
 COLUMNS: Final = "columns"
 _CATALOG: Final = "pqbroker"
@@ -100,7 +100,7 @@ def named_topic(table: Any) -> str:
 def catalog_of(table: Any) -> str | None:
     """Return the catalog that a place names; None: it names a topic."""
     db, name = table.args.get("db"), folded(table.name)
-    is_one = db is not None and table.args.get("catalog") is None and folded(db.name) == SCHEMA
+    is_one = db is not None and table.args.get("catalog") is None and folded(db.name) == INFORMATION_SCHEMA
     return name if is_one and name in CATALOG_TYPES else None
 
 

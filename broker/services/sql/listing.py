@@ -12,7 +12,7 @@ from pqbroker.broker.services.topics.topic_schemas import schema_of
 from pqbroker.pq.serving.topic import Topic
 
 if TYPE_CHECKING:
-    from pqbroker.broker.services.tables.callers import TablesCaller
+    from pqbroker.broker.services.sql.callers import ListingCaller
     from pqbroker.tables.serving.table import SortedTable
 
 PAGE_NAMES = 500
@@ -22,9 +22,9 @@ PAGE_COLUMNS = 2000
 
 
 class Listing:
-    """What one query lists: names as they were when it began, the rest as it is when its page is made."""
+    """Lists of one query: names as they were when it began, the rest as it is when its page is made."""
 
-    def __init__(self, caller: "TablesCaller") -> None:
+    def __init__(self, caller: "ListingCaller") -> None:
         self._caller = caller
         self._names: Sequence[str] | None = None
 
