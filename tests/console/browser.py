@@ -86,7 +86,8 @@ class Page:
         await self.look(f"{found}.click()")
 
     async def type(self, selector: str, text: str) -> None:
-        """Put text into a field."""
+        """Put text into a field, once it is on the page."""
+        await self.wait_until(f"document.querySelector({json.dumps(selector)}) !== null")
         await self.look(
             f"(() => {{ const field = document.querySelector({json.dumps(selector)}); field.value = {json.dumps(text)};"
             "field.dispatchEvent(new Event('input', {bubbles: true}));"

@@ -174,11 +174,14 @@ def test_a_table_of_a_topic_that_is_cleaned_between_its_batches_has_the_same_key
     calls.ask("POST", "/v1/topics", {"name": name, "partitions": 2, "config": COMPACTED})
     taker = Taker(topics.spark, Snapshotting(name, tmp_path / "table", topics.address))
     for turn in range(4):
+        of_partition: tuple[list[Message], list[Message]] = ([], [])
         for number in range(60):
             key = b"%d" % (number % 7)
             value = None if number == 50 + turn else b"%d %d" % (turn, number) + bytes(100)
-            produce(topics, taker, (key, value), partition=number % 7 % 2)
+            of_partition[number % 7 % 2].append(Message(value, key, (), RECENT_MS))
             values[key] = value
+        for partition, messages in enumerate(of_partition):
+            topics.client.produce(name, messages, partition=partition)
         if turn % 2:
             taker.run(batch_rows_max=60)
         calls.ask("POST", f"/v1/topics/{name}/clean", {})
