@@ -21,6 +21,8 @@ from tests.broker.web.test_sorted_background import flush, holds, set_attributes
 from tests.broker.web.test_sorted_tables import PATH, create, insert, reopen, row
 
 TABLE = "shop.stock"
+STORES_AHEAD = 5
+"""Stores of a tablet above which a writer waits: at ten its writes are refused."""
 EVERY: Any = [(b"", None)]
 
 
@@ -163,6 +165,7 @@ async def test_queries_beside_transfers_flushes_and_compactions_see_one_moment(w
     async def write() -> None:
         nonlocal written
         while True:
+            await until(lambda: all(len(tablet.stores) <= STORES_AHEAD for tablet in table(web).tablets))
             number = written % 20
             web.node.clock.now_ms += 5
             await insert(web, row("a", number, count=100 + written), row("z", number, count=100 - written))
