@@ -16,7 +16,7 @@ SUB_CLAIM_NAME: Final = "sasl.oauthbearer.sub.claim.name"
 OAUTH: Final = """\
 = Has its effect, each as its last cell says.
 sasl.oauthbearer.clock.skew.seconds | int | 30 | 0.. | Seconds by which the clock of the authorization server may \
-differ: a token counts for so long before and behind its times.
+differ: a token is taken that much before it becomes valid, and that much after it has expired.
 sasl.oauthbearer.expected.audience | list | | Audiences of which a token must name one (claim aud). Empty: a token \
 for any service of the authorization server is taken.
 sasl.oauthbearer.expected.issuer | string | null | Issuer that a token must name (claim iss). Not set: any.

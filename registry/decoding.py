@@ -1,8 +1,8 @@
-"""Decoding contents by the schemas of a registry: `ContentDecoder.decode` is the one road of workers, commands and
-Spark.
+"""Decoders of keys and values by the schemas of a registry. Workers, commands and Spark all call
+`ContentDecoder.decode`.
 
-Schemas are compiled once. A schema that cannot be had is remembered for a time, so that the registry is not asked for
-each record. It blocks while it asks the registry, so the broker's loop does not call it.
+Schemas are compiled once. Where the registry does not give a schema, the failure is remembered for a time, so that
+the registry is not asked again for each record. A decoder blocks while it asks, so the broker's loop never calls it.
 """
 
 import json

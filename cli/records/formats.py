@@ -2,32 +2,22 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
 
 from pqbroker.cli.output import display_width
 from pqbroker.cli.refusals import WrongInput
-from pqbroker.protocol.record_json import show_record
+from pqbroker.protocol.record_json import ShownRecord, show_record
 
 
-class ReadRecord(Protocol):
+class ReadRecord(ShownRecord, Protocol):
     """A record as aiokafka returns it; a timestamp of -1 means that it has none."""
 
     @property
     def topic(self) -> str: ...
     @property
     def partition(self) -> int: ...
-    @property
-    def offset(self) -> int: ...
-    @property
-    def timestamp(self) -> int: ...
-    @property
-    def key(self) -> bytes | None: ...
-    @property
-    def value(self) -> bytes | None: ...
-    @property
-    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
 
 
 Form = Callable[[ReadRecord], bytes]

@@ -31,7 +31,7 @@ ANSWER = "SELECT id, name, price FROM plain"
 FALLING = b'{"id":1,"id":%d,"name":"twice","price":1}'
 """A document with one field twice, which DuckDB and the rules read differently."""
 EVERY = 100
-"""One document of so many falls back."""
+"""Documents of which one is read row by row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ TOOL = "systemd-analyze"
 
 
 def verified(text: str, directory: Path) -> str:
-    """What systemd finds wrong with a unit, with a program in the broker's place that exists here."""
+    """Return the complaints of systemd about a unit, in which a program that exists here has the broker's place."""
     unit = directory / UNIT.name
     unit.write_text(text.replace("/opt/pqbroker/bin/pqbroker", "/bin/sh"), encoding="utf-8")
     done = subprocess.run([TOOL, "verify", "--man=no", str(unit)], capture_output=True, text=True)

@@ -122,8 +122,8 @@ class ConnectWorker:
 
 
 def run(directory: Path, *, kills: int, seed: int, mechanism: str = "") -> int:
-    """Copy lines over so many kills; how many. AssertionError where one is lost or doubled. `mechanism`: that of the
-    logins; empty: there are none."""
+    """Copy lines while the broker is killed `kills` times; return how many lines were copied. AssertionError where one
+    is lost or doubled. `mechanism`: the mechanism of the logins; empty: nobody logs in."""
     chance = random.Random(seed)
     source = directory / "source.txt"
     source.touch()

@@ -262,7 +262,7 @@ CASES: Mapping[str, tuple[Trouble, str, tuple[tuple[str, str], ...]]] = {
         ),
     ),
 }  # fmt: skip
-"""By name: what happens, the status, kinds and places of the conditions."""
+"""Cases by name. Each has a function that makes the trouble, the status, and the conditions by kind and place."""
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -1,4 +1,4 @@
-"""A worker's process, when whoever starts it goes away meanwhile."""
+"""The process of a worker is ended if the task that starts it is cancelled."""
 
 import asyncio
 import socket
