@@ -28,7 +28,7 @@ class PoolCounters(Protocol):
 class WorkerPool:
     """Made before it is known whether there will ever be a task: nothing is started until one comes."""
 
-    __slots__ = ("_busy", "_counters", "_idle", "_pending")
+    __slots__ = ("_busy", "_counters", "_idle", "_is_closed", "_pending")
 
     def __init__(self, counters: PoolCounters) -> None:
         self._counters = counters
@@ -36,6 +36,7 @@ class WorkerPool:
         self._idle: dict[WorkerProcess, asyncio.TimerHandle] = {}
         self._pending: set[asyncio.Task[Any]] = set()
         """Starts and ends under way."""
+        self._is_closed = False
 
     @property
     def pids(self) -> list[int]:
@@ -48,7 +49,7 @@ class WorkerPool:
         return len(self._busy)
 
     async def take(self) -> WorkerProcess:
-        """A worker for one task: one that waits, else a new one. OSError."""
+        """A worker for one task: one that waits, else a new one. OSError: the system has no room, or the node stops."""
         while self._idle:
             worker, timer = self._idle.popitem()
             timer.cancel()
@@ -57,17 +58,12 @@ class WorkerPool:
                 return worker
             self._counters.workers_lost += 1
             self._end(worker)
-        starting = asyncio.get_running_loop().create_task(WorkerProcess.start())
-        self._pending.add(starting)
-        starting.add_done_callback(self._pending.discard)
+        starting = self._start(self._begin())
         try:
-            worker = await asyncio.shield(starting)
+            return await asyncio.shield(starting)
         except asyncio.CancelledError:
             starting.add_done_callback(self._end_unwanted)
             raise
-        self._counters.workers_started += 1
-        self._busy.add(worker)
-        return worker
 
     def give_back(self, worker: WorkerProcess, idle_s: float) -> None:
         """The worker has done its task."""
@@ -87,7 +83,8 @@ class WorkerPool:
         return await asyncio.shield(self._end(worker))
 
     async def close(self) -> None:
-        """The node stops."""
+        """The node stops. Whoever takes one meanwhile or later gets none, and no process is left."""
+        self._is_closed = True
         for worker, timer in self._idle.items():
             timer.cancel()
             self._end(worker)
@@ -97,6 +94,17 @@ class WorkerPool:
         self._busy.clear()
         while self._pending:
             await asyncio.wait(self._pending)
+
+    async def _begin(self) -> WorkerProcess:
+        """Start a worker, which is busy from then on."""
+        if not self._is_closed:
+            worker = await WorkerProcess.start()
+            self._counters.workers_started += 1
+            if not self._is_closed:
+                self._busy.add(worker)
+                return worker
+            await worker.end()
+        raise OSError("the node stops")
 
     def _let_go(self, worker: WorkerProcess) -> None:
         del self._idle[worker]
@@ -123,5 +131,9 @@ class WorkerPool:
 
     def _end_unwanted(self, starting: "asyncio.Task[WorkerProcess]") -> None:
         """End a worker that was started, if its query has gone."""
-        if not starting.cancelled() and starting.exception() is None:
-            self._end(starting.result())
+        if starting.cancelled() or starting.exception() is not None:
+            return
+        worker = starting.result()
+        if worker in self._busy:
+            self._busy.discard(worker)
+            self._end(worker)
