@@ -83,7 +83,7 @@ class WorkerPool:
         return await asyncio.shield(self._end(worker))
 
     async def close(self) -> None:
-        """The node stops. Whoever takes one meanwhile or later gets none, and no process is left."""
+        """End all workers, and those that are being started. A later `take` is refused."""
         self._is_closed = True
         for worker, timer in self._idle.items():
             timer.cancel()
