@@ -18,6 +18,7 @@ from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE, Bundle, BundleRefuse
 from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.tablets.base_tablet import BaseTablet
 from pqbroker.storage.tablets.hosting import TabletHost, TabletPage, TabletSample
+from pqbroker.storage.tablets.numbered_changes import ChangeLog
 from pqbroker.storage.tablets.row_sets import Key, Row, RowChanges
 from pqbroker.storage.tablets.tablet import TabletStorage, TabletType
 from pqbroker.storage.unreadable import StoredUnreadable
@@ -98,6 +99,8 @@ class Hive:
         self._tablet: BaseTablet | None = None
         self._making = asyncio.Lock()
         self._held: asyncio.Future[None] | None = None
+        self.changes = ChangeLog()
+        """Numbered changes, for mirrors on other nodes."""
 
     @classmethod
     async def open(cls, host: TabletHost) -> "Hive":
@@ -112,7 +115,7 @@ class Hive:
     async def start(self, storage: TabletStorage) -> None:
         """StoredUnreadable, CommitRefused, ShardLost: what was known stays then."""
         try:
-            self._tablet, self._state = await _replayed(storage)
+            self._tablet, self._state = await _replayed(storage, self.changes)
         finally:
             if self._held is not None:
                 self._held.set_result(None)
@@ -237,9 +240,9 @@ class Hive:
         return await self._tablet.change(plan)
 
 
-async def _replayed(storage: TabletStorage) -> tuple[BaseTablet, HiveState]:
+async def _replayed(storage: TabletStorage, changes: ChangeLog) -> tuple[BaseTablet, HiveState]:
     state = HiveState()
-    tablet = BaseTablet(storage, changed=state.follow)
+    tablet = BaseTablet(storage, changed=state.follow, changes=changes)
     await tablet.start()
     if not tablet.row_sets:
         await tablet.change(_lay_out)

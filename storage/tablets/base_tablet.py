@@ -31,6 +31,7 @@ from pqbroker.storage.engine import (
     IndexDamaged,
     ShardLost,
 )
+from pqbroker.storage.tablets.numbered_changes import ChangeLog, number_of
 from pqbroker.storage.tablets.row_sets import (
     Changed,
     Key,
@@ -95,11 +96,14 @@ class BaseTablet:
         changed: Changed | None = None,
         log_blobs_max: int = LOG_BLOBS_MAX,
         log_bytes_max: int = LOG_BYTES_MAX,
+        changes: ChangeLog | None = None,
     ) -> None:
+        """`changes` is given every durable change, for mirrors on other nodes."""
         self._storage = storage
         self._changed = changed or _nobody_listens
         self._log_blobs_max = log_blobs_max
         self._log_bytes_max = log_bytes_max
+        self._change_log = changes
         self._row_sets: dict[str, RowSet] = {}
         self._first: BlobKey | None = None
         self._last: BlobKey | None = None
@@ -128,6 +132,8 @@ class BaseTablet:
             found = StoredUnreadable(f"the log of tablet {self._storage.tablet_id}", _text(bad), cure)
             self._storage.found(found)
             raise found from bad
+        if self._change_log is not None:
+            self._change_log.begin(number_of(self._last), self.row_sets)
 
     async def _read_log(self) -> None:
         found = await self._storage.discover()
@@ -257,6 +263,8 @@ class BaseTablet:
         self._last = key
         self._log_blobs += 1
         self._log_bytes += len(body)
+        if self._change_log is not None:
+            self._change_log.add(number_of(key), record.operations, len(body))
 
     async def _store_snapshot(self) -> tuple[BlobKey, ...]:
         """Blobs that hold the row sets as they are. Stored once, however often the log blob behind them is refused."""

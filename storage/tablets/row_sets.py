@@ -98,7 +98,7 @@ class RowChanges:
         if name in self._schemas:
             raise RowSetError(f"there is a row set {name} already")
         self._schemas[name] = RowSetSchema(tuple(key), tuple(columns))
-        self.operations.append([Operation.CREATE, name, [list(column) for column in key], list(columns)])
+        self.operations.append(creation(name, self._schemas[name]))
 
     def alter_row_set(self, name: str, columns: Sequence[str]) -> None:
         """Give the row set other value columns; values of those that go are gone."""
@@ -115,7 +115,7 @@ class RowChanges:
         schema = self._schema(name)
         schema.check_key(key)
         schema.check_row(row)
-        self.operations.append([Operation.PUT, name, list(key), dict(row)])
+        self.operations.append(put_operation(name, key, row))
 
     def delete(self, name: str, key: Key) -> None:
         """Delete a row; one that is not there already is as good."""
@@ -132,10 +132,19 @@ class RowChanges:
 def snapshot(row_sets: Mapping[str, RowSet]) -> Iterator[list[Any]]:
     """The operations that make these row sets out of none, `operation_count` of them."""
     for name, row_set in row_sets.items():
-        schema = row_set.schema
-        yield [Operation.CREATE, name, [list(column) for column in schema.key], list(schema.columns)]
+        yield creation(name, row_set.schema)
         for key, row in row_set:
-            yield [Operation.PUT, name, list(key), dict(row)]
+            yield put_operation(name, key, row)
+
+
+def creation(name: str, schema: RowSetSchema) -> list[Any]:
+    """Return the operation that makes a row set without rows."""
+    return [Operation.CREATE, name, [list(column) for column in schema.key], list(schema.columns)]
+
+
+def put_operation(name: str, key: Key, row: Row) -> list[Any]:
+    """Return the operation that sets a row."""
+    return [Operation.PUT, name, list(key), dict(row)]
 
 
 def operation_count(row_sets: Mapping[str, RowSet]) -> int:

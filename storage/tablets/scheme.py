@@ -13,6 +13,7 @@ from typing import TypeVar
 from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.tablets.base_tablet import BaseTablet
 from pqbroker.storage.tablets.hosting import TabletHost, TabletPage, TabletSample
+from pqbroker.storage.tablets.numbered_changes import ChangeLog
 from pqbroker.storage.tablets.row_sets import Key, Row, RowChanges
 from pqbroker.storage.tablets.scheme_layout import (
     lay_out,
@@ -68,6 +69,8 @@ class Scheme:
         self._state = SchemeState()
         self._held: asyncio.Future[None] | None = None
         self._followers: dict[str, RowFollower] = {}
+        self.changes = ChangeLog()
+        """Numbered changes, for mirrors on other nodes."""
 
     _tablet: BaseTablet
 
@@ -82,7 +85,7 @@ class Scheme:
     async def start(self, storage: TabletStorage) -> None:
         """Raises StoredUnreadable, before anything is changed; CommitRefused, ShardLost. What was known stays then."""
         state = SchemeState()
-        tablet = BaseTablet(storage, changed=partial(self._changed, state))
+        tablet = BaseTablet(storage, changed=partial(self._changed, state), changes=self.changes)
         try:
             await tablet.start()
             await self._complete(tablet, state)
