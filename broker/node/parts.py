@@ -26,10 +26,10 @@ from pqbroker.broker.services.logins.logins import Logins
 from pqbroker.broker.services.materializing.feeding import Feeding
 from pqbroker.broker.services.producer_ids import ProducerIds
 from pqbroker.broker.services.quotas.client_quotas import ClientQuotas
-from pqbroker.broker.services.search.searchers import Searchers
 from pqbroker.broker.services.sql.workers import Workers
 from pqbroker.broker.services.topics.record_checks import RecordChecks
 from pqbroker.broker.services.topics.topic_rates import TopicRates
+from pqbroker.broker.services.workers.task_pool import TaskPool
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.engine import PoolStats
@@ -74,7 +74,7 @@ class Node:
     record_checks: RecordChecks = field(default_factory=RecordChecks)
     workers: Workers = field(default_factory=Workers)
     """Worker processes for SQL and for rows in Arrow."""
-    searchers: Searchers = field(default_factory=Searchers)
+    searchers: TaskPool = field(default_factory=lambda: TaskPool("searched"))
     """Worker processes for searches in topics."""
     feeding: Feeding = field(default_factory=Feeding)
     """Topics that feed sorted tables."""

@@ -11,8 +11,8 @@ from pqbroker.broker.ground.metrics import Sample, Sampling, TableCounters
 from pqbroker.broker.services.commits.commits import Commits
 from pqbroker.broker.services.materializing.callers import FeedingNode
 from pqbroker.broker.services.queues.registrations import registered
-from pqbroker.broker.services.search.searchers import Searchers
 from pqbroker.broker.services.sql.workers import Workers
+from pqbroker.broker.services.workers.task_pool import TaskPool
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.tablets.scheme_materializations import MaterializationChanges
 from pqbroker.storage.tablets.scheme_objects import MATERIALIZATIONS
@@ -174,7 +174,7 @@ def sql_samples(workers: Workers) -> list[Sample]:
     ]
 
 
-def search_samples(searchers: Searchers) -> list[Sample]:
+def search_samples(searchers: TaskPool) -> list[Sample]:
     """Searches in topics, those under way and those that ended, and their worker processes."""
     counters, pids, running = searchers.counters, searchers.pids, searchers.running
     asked = searchers.slots.running + searchers.slots.waiting

@@ -6,8 +6,8 @@ from typing import Protocol
 from pqbroker.broker.ground.metrics import Metrics
 from pqbroker.broker.services.cells.cell_owner import CellOwner
 from pqbroker.broker.services.cleaning.cleaner import Cleaner
-from pqbroker.broker.services.search.searchers import Searchers
 from pqbroker.broker.services.sql.workers import Workers
+from pqbroker.broker.services.workers.task_pool import TaskPool
 from pqbroker.conf.broker import BrokerSettings
 
 
@@ -27,6 +27,6 @@ class HealthyNode(Protocol):
     @property
     def workers(self) -> Workers: ...
     @property
-    def searchers(self) -> Searchers: ...
+    def searchers(self) -> TaskPool: ...
     @property
     def cleaner(self) -> Cleaner: ...

@@ -4,24 +4,24 @@ The worker keeps the limits of what it reads and finds, and ends by itself; one 
 client has gone, is stopped, and killed where it does not stop.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
-from pqbroker.broker.services.search.counters import SEARCH_FAILED, SEARCH_LEFT, SEARCHED
-from pqbroker.broker.services.search.searchers import Searchers
 from pqbroker.broker.services.topics.partitions import unknown_topic
+from pqbroker.broker.services.workers.shown_stretches import show_stretch
+from pqbroker.broker.services.workers.task_pool import TaskPool
+from pqbroker.broker.services.workers.worker_task import TaskLimits, TaskRefusals, WorkerTask
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.reading.query import READ_COMMITTED, Isolation
 from pqbroker.pq.serving.partition_server import PartitionServer
-from pqbroker.pq.serving.stretches import Stretch, StretchQuery
+from pqbroker.pq.serving.stretches import StretchQuery
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
-from pqbroker.storage.engine import Buffer, FileRange
+from pqbroker.storage.engine import Buffer
 from pqbroker.tables.work.messages import Message
-from pqbroker.tables.work.process import MEMORY_EXIT, WorkerGone, WorkerProcess
+from pqbroker.tables.work.process import MEMORY_EXIT, WorkerProcess
 from pqbroker.tables.work.refusal import QueryRefused
 
 SEARCH_STRETCH_BYTES: Final = 4 << 20
@@ -55,23 +55,20 @@ class TopicSearch:
     """One search: `async with` it, and ask for piece after piece."""
 
     def __init__(
-        self, searchers: Searchers, settings: BrokerSettings, find: Callable[[], Topic], question: SearchQuestion
+        self, searchers: TaskPool, settings: BrokerSettings, find: Callable[[], Topic], question: SearchQuestion
     ) -> None:
         """`find` finds the topic as it is served now, if the caller may read it; KafkaError."""
-        self._searchers = searchers
         self._settings = settings
         self._find = find
         self._question = question
-        self._time_s = question.timeout_ms / 1000
-        self._began_s = asyncio.get_running_loop().time()
-        self._grace_s = GRACE_S
+        grace_s = GRACE_S
         if question.decoding is not None:  # a key and a value may each have just asked a registry that does not answer
-            self._grace_s += 2 * settings.registry_timeout_ms / 1000
-        self._deadline_s = self._began_s + self._time_s + self._grace_s
-        self._has_slot = False
-        self._worker: WorkerProcess | None = None
-        self._last: Message | None = None
-        """Final message of the worker; None until it comes."""
+            grace_s += 2 * settings.registry_timeout_ms / 1000
+        self._limits = TaskLimits(
+            question.holder, settings.search_searches_max, question.timeout_ms / 1000, settings.search_memory_bytes_max,
+            settings.sql_worker_idle_ms / 1000, grace_s,
+        )  # fmt: skip
+        self._task = WorkerTask(searchers, self._limits, TaskRefusals(self._too_many, self._too_long, self._lost))
 
     async def __aenter__(self) -> Self:
         return self
@@ -79,68 +76,17 @@ class TopicSearch:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the worker free or dead. The slot is given back even where the wait for the worker is cancelled."""
-        try:
-            if self._worker is not None:
-                await self._free(self._worker)
-        finally:
-            if self._has_slot:
-                self._searchers.slots.end(self._question.holder)
-            now_s = asyncio.get_running_loop().time()
-            self._searchers.counters.count_end(_outcome(error), now_s - self._began_s)
+        await self._task.close(error)
 
     async def piece(self) -> bytes | None:
         """The next lines of the answer; None at its end. QueryRefused, KafkaError."""
-        if not self._has_slot:
-            await self._take_slot()
-        try:
-            async with asyncio.timeout_at(self._deadline_s):
-                message = await (self._begin() if self._worker is None else self._follow(self._worker))
-        except WorkerGone as gone:
-            raise await self._lost(gone.worker) from None
-        except TimeoutError:
-            raise QueryRefused(
-                "SEARCH_TOO_LONG", f"the search did not end {self._grace_s:g} s after its time of {self._time_s:g} s",
-                "Search less of the topic, or raise timeout_ms or pqbroker.search.time.ms.max.",
-            ) from None  # fmt: skip
-        if message.kind == "result":
-            return bytes(message.payload)
-        self._last = message
-        if message.kind == "refused":
-            raise QueryRefused(**message.document)
-        return None
+        return await self._task.piece(self._ask, self._follow)
 
-    async def _take_slot(self) -> None:
-        """Wait for a slot, as long as the search may take."""
-        most, slots = self._settings.search_searches_max, self._searchers.slots
-        try:
-            async with asyncio.timeout_at(self._began_s + self._time_s if most else 0):
-                await slots.begin(self._question.holder, most)
-        except TimeoutError:
-            waited = f", and this one has waited {self._time_s:g} s for its turn" if most else ""
-            raise QueryRefused(
-                "TOO_MANY_SEARCHES",
-                f"{slots.running} searches are under way, of at most pqbroker.search.searches.max = {most}{waited}",
-                "Try again when one has ended, or raise pqbroker.search.searches.max.",
-            ) from None  # fmt: skip
-        self._has_slot = True
-
-    async def _begin(self) -> Message:
-        """Give the question to a worker; return its first message. One that waited for a search may have died."""
-        document = self._document()
-        while True:
-            self._worker = worker = await self._searchers.take()
-            try:
-                await worker.send("search", document)
-                return await self._follow(worker)
-            except WorkerGone:
-                lost = await self._lost(worker)
-                if worker.is_new:
-                    raise lost from None
+    async def _ask(self, worker: WorkerProcess) -> None:
+        await worker.send("search", self._document())
 
     def _document(self) -> dict[str, Any]:
         settings, question = self._settings, self._question
-        left_s = self._began_s + self._time_s - asyncio.get_running_loop().time()
         return {
             "topic": question.topic.record.name, "terms": question.terms, "spans": question.spans,
             "bytes_total": _stored_bytes(question.topic, question.spans),
@@ -150,7 +96,7 @@ class TopicSearch:
                 "decompressed_bytes_max": settings.search_decompressed_bytes_max,
                 "batch_bytes_max": settings.search_batch_bytes_max,
                 "decoded_bytes_max": settings.search_decoded_bytes_max,
-                "answer_bytes_max": settings.search_answer_bytes_max, "time_ms": max(int(left_s * 1000), 0),
+                "answer_bytes_max": settings.search_answer_bytes_max, "time_ms": max(int(self._task.left_s * 1000), 0),
             },
         }  # fmt: skip
 
@@ -181,29 +127,31 @@ class TopicSearch:
         shown: list[dict[str, Any]] = []
         payload: list[Buffer] = []
         for stretch in stretches:
-            shown.append(_show(stretch, payload))
+            shown.append(show_stretch(stretch, payload))
             if spans is not None:
                 shown[-1]["aborted"] = spans.between(offset, stretch.next_offset)
             offset = stretch.next_offset
         await worker.send("stretches", {"stretches": shown}, payload)
 
-    async def _free(self, worker: WorkerProcess) -> None:
-        """Keep the worker for the next search, unless it does not stop, or holds too much memory."""
-        settings = self._settings
-        idle_s, memory_bytes_max = settings.sql_worker_idle_ms / 1000, settings.search_memory_bytes_max // 2
-        if self._last is None:
-            await self._searchers.stop(worker, idle_s, memory_bytes_max)
-        elif self._last.document.get("resident_bytes", 0) < memory_bytes_max:
-            self._searchers.give_back(worker, idle_s)
-        else:
-            await self._searchers.end(worker)
+    def _too_many(self, running: int) -> QueryRefused:
+        most = self._limits.running_max
+        waited = f", and this one has waited {self._limits.time_s:g} s for its turn" if most else ""
+        return QueryRefused(
+            "TOO_MANY_SEARCHES",
+            f"{running} searches are under way, of at most pqbroker.search.searches.max = {most}{waited}",
+            "Try again when one has ended, or raise pqbroker.search.searches.max.",
+        )  # fmt: skip
 
-    async def _lost(self, worker: WorkerProcess) -> QueryRefused:
-        """End a worker that has gone: what the search is refused for."""
-        self._worker = None
-        status = await self._searchers.end(worker)
+    def _too_long(self) -> QueryRefused:
+        limits = self._limits
+        return QueryRefused(
+            "SEARCH_TOO_LONG", f"the search did not end {limits.grace_s:g} s after its time of {limits.time_s:g} s",
+            "Search less of the topic, or raise timeout_ms or pqbroker.search.time.ms.max.",
+        )  # fmt: skip
+
+    def _lost(self, status: int) -> QueryRefused:
         if status == MEMORY_EXIT:
-            most = self._settings.search_memory_bytes_max
+            most = self._limits.memory_bytes_max
             return QueryRefused(
                 "SEARCH_TOO_LARGE", f"the search needs more memory than pqbroker.search.memory.bytes.max = {most}",
                 "Raise the setting, or lower pqbroker.search.batch.bytes.max to pass over large batches.",
@@ -229,26 +177,3 @@ def _behind_damage(partition: PartitionServer, offset: int, end_offset: int) -> 
     bodies = partition.state.bodies
     number = bodies.find(offset)
     return min(bodies.ends[number], end_offset) if number < len(bodies) else end_offset
-
-
-def _show(stretch: Stretch, payload: list[Buffer]) -> dict[str, Any]:
-    """Return where a stretch lies; what is in no file is appended to `payload`."""
-    pieces: list[int | FileRange] = []
-    for piece in stretch.pieces:
-        if isinstance(piece, FileRange):
-            pieces.append(piece)
-        else:
-            pieces.append(len(piece))
-            payload.append(piece)
-    return {"pieces": pieces, "next_offset": stretch.next_offset, "bounds": stretch.bounds}
-
-
-def _outcome(error: BaseException | None) -> str:
-    """Return how a search ended, as it is counted."""
-    if error is None:
-        return SEARCHED
-    if isinstance(error, GeneratorExit | asyncio.CancelledError):
-        return SEARCH_LEFT
-    if isinstance(error, QueryRefused):
-        return error.code.lower()
-    return error.code.name.lower() if isinstance(error, KafkaError) else SEARCH_FAILED

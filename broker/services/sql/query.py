@@ -5,30 +5,29 @@ Limits are kept here, where the worker cannot get round them: it is stopped at e
 one that does not stop is killed.
 """
 
-import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from pqbroker.broker.services.sql.counters import ANSWERED, FAILED, LEFT
 from pqbroker.broker.services.sql.workers import Workers
 from pqbroker.broker.services.topics.named_registries import decoding_of
 from pqbroker.broker.services.topics.partitions import needs_keys, unknown_topic
 from pqbroker.broker.services.topics.topic_schemas import schema_of
+from pqbroker.broker.services.workers.shown_stretches import show_stretch
+from pqbroker.broker.services.workers.worker_task import TaskLimits, TaskRefusals, WorkerTask
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.log.row_facts import RowFacts
 from pqbroker.pq.reading.query import READ_COMMITTED, Isolation, visible_end
 from pqbroker.pq.serving.open_scans import OpenScans
-from pqbroker.pq.serving.stretches import Stretch, StretchQuery
+from pqbroker.pq.serving.stretches import StretchQuery
 from pqbroker.pq.serving.topic import Topic
-from pqbroker.protocol.errors import KafkaError
-from pqbroker.storage.engine import Buffer, FileRange
+from pqbroker.storage.engine import Buffer
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.work.messages import Message
-from pqbroker.tables.work.process import MEMORY_EXIT, WorkerGone, WorkerProcess
+from pqbroker.tables.work.process import MEMORY_EXIT, WorkerProcess
 from pqbroker.tables.work.refusal import QueryRefused
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ STRETCH_BYTES = 8 << 20
 """Stored bytes of a stretch that a worker is shown, about."""
 STRETCHES_MAX = 4
 """Shown at once: each turn of question and answer takes the broker as long as a few stretches."""
-_TOO_LARGE = "QUERY_TOO_LARGE"
 QueryParams = list[Any] | dict[str, Any] | None
 
 
@@ -97,17 +95,17 @@ class Query:
         self._result_bytes = 0
         most_ms = settings.sql_time_ms_max
         self._time_ms = min(question.timeout_ms or most_ms, most_ms)
-        self._began_s = asyncio.get_running_loop().time()
-        self._deadline_s = self._began_s + self._time_ms / 1000
-        self._has_slot = False
-        self._worker: WorkerProcess | None = None
-        self._last: Message | None = None
-        """Final message of the worker; None until it comes."""
+        limits = TaskLimits(
+            question.holder, settings.sql_queries_max, self._time_ms / 1000, settings.sql_memory_bytes_max,
+            settings.sql_worker_idle_ms / 1000,
+        )  # fmt: skip
+        self._task = WorkerTask(workers, limits, TaskRefusals(self._too_many, self._too_long, self._lost))
 
     @property
     def explanation(self) -> Any:
         """Plan and costs of a query that was to be explained, once it is done."""
-        return None if self._last is None else self._last.document.get("explanation")
+        last = self._task.last
+        return None if last is None else last.document.get("explanation")
 
     async def __aenter__(self) -> Self:
         return self
@@ -115,59 +113,20 @@ class Query:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the worker free or dead. The slot is given back even where the wait for the worker is cancelled."""
         try:
-            if self._worker is not None:
-                await self._free(self._worker)
+            await self._task.close(error)
         finally:
             if self._sorted is not None:
                 self._sorted.close()
             for scans, end_offset in self._scans:
                 scans.close(end_offset)
-            if self._has_slot:
-                self._workers.slots.end(self._question.holder)
-            now_s = asyncio.get_running_loop().time()
-            self._workers.counters.count_end(_outcome(error), now_s - self._began_s)
 
     async def piece(self) -> bytes | None:
         """The next piece of the answer as it is made; None at its end. QueryRefused, KafkaError."""
-        if not self._has_slot:
-            await self._take_slot()
-        try:
-            async with asyncio.timeout_at(self._deadline_s):
-                message = await (self._ask() if self._worker is None else self._follow(self._worker))
-        except WorkerGone as gone:
-            raise await self._lost(gone.worker) from None
-        except TimeoutError:
-            limit = "" if self._time_ms < self._settings.sql_time_ms_max else " (pqbroker.sql.time.ms.max)"
-            raise QueryRefused(
-                "QUERY_TOO_LONG", f"the query took longer than {self._time_ms} ms{limit}",
-                'Read less of the topic ("$row_index", timestamp_ms), or raise timeout_ms or pqbroker.sql.time.ms.max.',
-            ) from None  # fmt: skip
-        if message.kind == "result":
-            return self._counted(bytes(message.payload))
-        self._last = message
-        if message.kind == "refused":
-            raise QueryRefused(**message.document)
-        return None
+        piece = await self._task.piece(self._ask, self._follow)
+        return None if piece is None else self._counted(piece)
 
-    async def _take_slot(self) -> None:
-        """Wait for a slot, as long as the query may take."""
-        most, slots = self._settings.sql_queries_max, self._workers.slots
-        try:
-            async with asyncio.timeout_at(self._deadline_s if most else 0):
-                await slots.begin(self._question.holder, most)
-        except TimeoutError:
-            waited = f", and this one has waited {self._time_ms} ms for its turn" if most else ""
-            raise QueryRefused(
-                "TOO_MANY_QUERIES",
-                f"{slots.running} SQL queries are under way, of at most pqbroker.sql.queries.max = {most}{waited}",
-                "Try again when one has ended, or raise pqbroker.sql.queries.max.",
-            ) from None  # fmt: skip
-        self._has_slot = True
-
-    async def _ask(self) -> Message:
-        """Give the question to a worker; return its first message. One that waited for a query may have died."""
+    async def _ask(self, worker: WorkerProcess) -> None:
         settings, question = self._settings, self._question
         document = {
             "query": question.text, "params": question.params, "format": question.format,
@@ -175,19 +134,10 @@ class Query:
             "depth_max": settings.sql_depth_max, "memory_bytes_max": settings.sql_memory_bytes_max,
             "columns_bytes_max": settings.sql_columns_bytes_max,
         }  # fmt: skip
-        while True:
-            self._worker = worker = await self._workers.take()
-            try:
-                return await self._follow(worker, document)
-            except WorkerGone:
-                lost = await self._lost(worker)
-                if worker.is_new or lost.code == _TOO_LARGE:
-                    raise lost from None
+        await worker.send("query", document)
 
-    async def _follow(self, worker: WorkerProcess, question: Mapping[str, Any] | None = None) -> Message:
+    async def _follow(self, worker: WorkerProcess) -> Message:
         """Answer what the worker asks, up to the first message that is for the client. WorkerGone."""
-        if question is not None:
-            await worker.send("query", question)
         while True:
             message = await worker.receive()
             if message.kind == "find":
@@ -207,16 +157,6 @@ class Query:
                 await worker.send("inputs", {"inputs": located.documents, "chunks": located.chunks}, located.payload)
             else:
                 return message
-
-    async def _free(self, worker: WorkerProcess) -> None:
-        """Keep the worker for the next query, unless it does not stop, or holds too much memory."""
-        idle_s, memory_bytes_max = self._settings.sql_worker_idle_ms / 1000, self._settings.sql_memory_bytes_max // 2
-        if self._last is None:
-            await self._workers.stop(worker, idle_s, memory_bytes_max)
-        elif self._last.document.get("resident_bytes", 0) < memory_bytes_max:
-            self._workers.give_back(worker, idle_s)
-        else:
-            await self._workers.end(worker)
 
     async def _snapshot(self, names: list[str]) -> dict[str, Any]:
         """Return what the worker needs to know of topics and sorted tables. What comes later is none of the query's."""
@@ -289,7 +229,7 @@ class Query:
                 facts = await partition.facts.read(offset, stretch.next_offset)
                 if _is_left_out(facts, stretch.next_offset - offset, wanted["commits"]):
                     stretch = stretch._replace(pieces=())
-            shown.append(_show(stretch, payload))
+            shown.append(show_stretch(stretch, payload))
             if spans is not None:
                 shown[-1]["aborted"] = spans.between(offset, stretch.next_offset)
             if facts is not None:
@@ -308,14 +248,27 @@ class Query:
             )  # fmt: skip
         return piece
 
-    async def _lost(self, worker: WorkerProcess) -> QueryRefused:
-        """End a worker that has gone: what the query is refused for."""
-        self._worker = None
-        status = await self._workers.end(worker)
+    def _too_many(self, running: int) -> QueryRefused:
+        most = self._settings.sql_queries_max
+        waited = f", and this one has waited {self._time_ms} ms for its turn" if most else ""
+        return QueryRefused(
+            "TOO_MANY_QUERIES",
+            f"{running} SQL queries are under way, of at most pqbroker.sql.queries.max = {most}{waited}",
+            "Try again when one has ended, or raise pqbroker.sql.queries.max.",
+        )  # fmt: skip
+
+    def _too_long(self) -> QueryRefused:
+        limit = "" if self._time_ms < self._settings.sql_time_ms_max else " (pqbroker.sql.time.ms.max)"
+        return QueryRefused(
+            "QUERY_TOO_LONG", f"the query took longer than {self._time_ms} ms{limit}",
+            'Read less of the topic ("$row_index", timestamp_ms), or raise timeout_ms or pqbroker.sql.time.ms.max.',
+        )  # fmt: skip
+
+    def _lost(self, status: int) -> QueryRefused:
         if status == MEMORY_EXIT:
             most = self._settings.sql_memory_bytes_max
             return QueryRefused(
-                _TOO_LARGE, f"the query needs more memory than pqbroker.sql.memory.bytes.max = {most}",
+                "QUERY_TOO_LARGE", f"the query needs more memory than pqbroker.sql.memory.bytes.max = {most}",
                 "Read fewer rows or columns at once, or raise the setting.",
             )  # fmt: skip
         return QueryRefused(
@@ -354,29 +307,6 @@ def _snapshot_of(topic: Topic, isolation: Isolation) -> dict[str, Any]:
         "id": topic.record.topic_id.hex(), "bounds": bounds, "columns": columns, "formats": formats,
         "unmounted": unmounted, "revisions": [mark + partition.revision for partition in topic.partitions],
     }  # fmt: skip
-
-
-def _outcome(error: BaseException | None) -> str:
-    """Return how a query ended, as it is counted."""
-    if error is None:
-        return ANSWERED
-    if isinstance(error, GeneratorExit | asyncio.CancelledError):
-        return LEFT
-    if isinstance(error, QueryRefused):
-        return error.code.lower()
-    return error.code.name.lower() if isinstance(error, KafkaError) else FAILED
-
-
-def _show(stretch: Stretch, payload: list[Buffer]) -> dict[str, Any]:
-    """Return where a stretch lies; what is in no file is appended to `payload`."""
-    pieces: list[int | FileRange] = []
-    for piece in stretch.pieces:
-        if isinstance(piece, FileRange):
-            pieces.append(piece)
-        else:
-            pieces.append(len(piece))
-            payload.append(piece)
-    return {"pieces": pieces, "next_offset": stretch.next_offset, "blob": stretch.blob, "bounds": stretch.bounds}
 
 
 def _is_left_out(facts: RowFacts, rows: int, commits: Sequence[int] | None) -> bool:

@@ -19,9 +19,9 @@ from pqbroker.broker.services.leaders import Leaders
 from pqbroker.broker.services.logins.logins import Logins
 from pqbroker.broker.services.materializing.callers import FeedingNode
 from pqbroker.broker.services.quotas.client_quotas import ClientQuotas
-from pqbroker.broker.services.search.searchers import Searchers
 from pqbroker.broker.services.sql.workers import Workers
 from pqbroker.broker.services.topics.topic_rates import TopicRates
+from pqbroker.broker.services.workers.task_pool import TaskPool
 
 
 class ClientConnections(Protocol):
@@ -63,7 +63,7 @@ class WebNode(FeedingNode, CleaningNode, HealthyNode, Protocol):
         """Return the workers that run SQL."""
 
     @property
-    def searchers(self) -> Searchers:
+    def searchers(self) -> TaskPool:
         """Return the workers that search in topics."""
 
     @property
