@@ -1,8 +1,8 @@
 """Rows as JSON lines: the texts of a column's values are made by Arrow where that writes them as Python does, and else
 value by value.
 
-Integers of 64 bits stay numbers, what is no number and no text is text. An interval is DuckDB's text of it, and a map
-is an object.
+Integers of 64 bits stay numbers, what is no number and no text is text. A map is an object. `shown_columns` has DuckDB
+write what Arrow cannot hold.
 """
 
 import json
@@ -18,10 +18,10 @@ import pyarrow
 import pyarrow.compute as compute
 from pyarrow import types
 
+from pqbroker.tables.work.refusal import QueryRefused
+
 _ESCAPED: Final = r'["\\\x00-\x1f]'
 """Characters that JSON has an escape for."""
-_MONTHS: Final = 12
-_SECOND_NS: Final = 1_000_000_000
 Show = Callable[[Any], Any]
 
 
@@ -35,8 +35,8 @@ class RowWriter:
         names = [dump(name) for name in _distinct(schema.names)]
         self._heads = [f'{"," if number else "{"}{name}:' for number, name in enumerate(names)]
         self._writers = [
-            partial(_each, _document) if number in documents else _writer(kind)
-            for number, kind in enumerate(schema.types)
+            partial(_each, name, _document) if number in documents else _writer(name, kind)
+            for number, (name, kind) in enumerate(zip(schema.names, schema.types, strict=True))
         ]
 
     def write(self, batch: Any) -> bytes:
@@ -62,24 +62,7 @@ def shown_by(kind: Any) -> Show:
         return partial(_struct, {field.name: shown_by(field.type) for field in kind})
     if any(is_one(kind) for is_one in (types.is_list, types.is_large_list, types.is_fixed_size_list)):
         return partial(_list, shown_by(kind.value_type))
-    return interval_text if types.is_interval(kind) else _shown
-
-
-def interval_text(value: Any) -> str | None:
-    """Return an interval as DuckDB casts it to text: "1 year 2 months 3 days 04:05:06.7"."""
-    if value is None:
-        return None
-    years, months = _split(value.months, _MONTHS)
-    parts = [
-        f"{count} {unit}{'' if abs(count) == 1 else 's'}"
-        for count, unit in ((years, "year"), (months, "month"), (value.days, "day")) if count
-    ]  # fmt: skip
-    if value.nanoseconds or not parts:
-        seconds, rest = divmod(abs(value.nanoseconds), _SECOND_NS)
-        fraction = f".{rest // 1000:06d}".rstrip("0").rstrip(".")
-        sign = "-" if value.nanoseconds < 0 else ""
-        parts.append(f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}")
-    return " ".join(parts)
+    return _shown
 
 
 def text_of(value: Any) -> str:
@@ -87,7 +70,22 @@ def text_of(value: Any) -> str:
     return value.isoformat() if isinstance(value, datetime | date | time) else str(value)
 
 
-def _writer(kind: Any) -> Callable[[Any], Any]:
+def values_of(name: str, column: Any) -> list[Any]:
+    """Return the values of a column as Python's. QueryRefused for a time that Python has none for."""
+    if types.is_timestamp(column.type) and column.type.unit == "ns":
+        column = compute.replace_substring(column.cast(pyarrow.string()), " ", "T", max_replacements=1)
+    try:
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):
+        raise QueryRefused(
+            "QUERY_FAILED",
+            f"column {name!r} has a date or time before year 1, after 9999, infinite, or finer than a microsecond",
+            f'Cast it, "{name}"::VARCHAR, or ask for the format arrow.',
+        ) from None
+    return values
+
+
+def _writer(name: str, kind: Any) -> Callable[[Any], Any]:
     if types.is_integer(kind):
         return _cast
     if types.is_float32(kind) or types.is_float64(kind):
@@ -96,7 +94,7 @@ def _writer(kind: Any) -> Callable[[Any], Any]:
         return _cast
     if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
         return _texts
-    return partial(_each, shown_by(kind))
+    return _decimals if types.is_decimal(kind) else partial(_each, name, shown_by(kind))
 
 
 def _cast(column: Any) -> Any:
@@ -116,11 +114,17 @@ def _doubles(column: Any) -> Any:
     return compute.if_else(is_whole, compute.binary_join_element_wise(texts, ".0", ""), texts)
 
 
+def _decimals(column: Any) -> Any:
+    """Every digit, without zeros behind the point: a double would round those beyond the 17th."""
+    texts = compute.replace_substring_regex(column.cast(pyarrow.string()), r"(\.[0-9]*?)0+$", r"\1")
+    return compute.replace_substring_regex(texts, r"\.$", "")
+
+
 def _texts(column: Any) -> Any:
     try:
         texts = column.cast(pyarrow.string())
     except pyarrow.ArrowInvalid:  # some are no UTF-8, or there are too many bytes for one array
-        return _each(_shown, column)
+        return _dumped(map(_shown, column.to_pylist()))
     is_escaped = compute.match_substring_regex(texts, _ESCAPED)
     quoted = compute.binary_join_element_wise('"', texts, '"', "")
     if not compute.any(is_escaped).as_py():
@@ -129,9 +133,12 @@ def _texts(column: Any) -> Any:
     return compute.replace_with_mask(quoted, is_escaped.fill_null(False), pyarrow.array(escaped, pyarrow.string()))
 
 
-def _each(show: Show, column: Any) -> Any:
+def _each(name: str, show: Show, column: Any) -> Any:
+    return _dumped(map(show, values_of(name, column)))
+
+
+def _dumped(values: Iterable[Any]) -> Any:
     """Surrogates that a text has alone, which UTF-8 cannot hold, are escaped."""
-    values = (show(value) for value in column.to_pylist())
     texts = (None if value is None else dump(value).encode(errors="backslashreplace") for value in values)
     return pyarrow.array(texts, pyarrow.binary()).cast(pyarrow.string())
 
@@ -193,17 +200,15 @@ def _list(show: Show, values: Sequence[Any] | None) -> Any:
 
 
 def _document(value: str | None) -> Any:
-    """A JSON document as what it is."""
+    """A JSON document as what it is. DuckDB writes NaN and Infinity, which JSON has not."""
     try:
-        return None if value is None else json.loads(value)
+        return None if value is None else json.loads(value, parse_constant=_null)
     except ValueError:
         return value
 
 
-def _split(number: int, size: int) -> tuple[int, int]:
-    """Return quotient and rest, both with the number's sign."""
-    whole, rest = divmod(abs(number), size)
-    return (whole, rest) if number >= 0 else (-whole, -rest)
+def _null(_: str) -> None:
+    """Stand for a number that JSON has not."""
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -16,13 +16,15 @@ Once it has a query the worker leads; the kinds of messages:
     worker  list      {after: a name, names: [name] or null: all, columns: whether they are wanted}; answered by
     broker  listed    {tables: [{name, kind, tablets, columns, formats, decoding, columns_max, or sorted: as above}],
                       next: what the next page is after, or null}
-    worker  read      {topic, partition, offset, end_offset, timestamp_min, facts: whether they are wanted,
-                      commits: [least, greatest] timestamp of rows' commits, or null; is_verified: whether files are to
-                      be read first}; answered by
-    broker  stretches {stretches, which follow one another: [{pieces: [[path, position, size] or size], next_offset,
-                      blob, bounds: [first offset, end] of the batches, or null, weight_before and facts_bytes: of the
-                      facts, aborted: [[marker's offset, producer, first offset, …]] of Kafka transactions}]}; its
-                      payload, stretch by stretch: the pieces without a path, and the facts of the rows
+    worker  read      {topic, partition, offset, end_offset, timestamp_min, timestamp_max: or null, facts: whether
+                      they are wanted, commits: [least, greatest] timestamp of rows' commits, or null; is_verified:
+                      whether files are to be read first}; answered by
+    broker  stretches {stretches, which follow one another: [{pieces: [[path, position, size] or size], offset: where
+                      it begins, next_offset, blob, bounds: [first offset, end] of the batches, or null, weight_before
+                      and facts_bytes: of the facts, aborted: [[marker's offset, producer, first offset, …]] of Kafka
+                      transactions}]}; its payload, stretch by stretch: the pieces without a path, and the facts of
+                      the rows
+    worker  times     {topic, partition, start, end, least: time of the records in [start, end)}; not answered
     worker  locate    {table, tablet, ranges: [[first key, end, or null]]} of a sorted table; answered by
     broker  inputs    {inputs, as below: what may have rows in the ranges, chunks: how many the tablet has in all}
     worker  result    its payload is a piece of the answer

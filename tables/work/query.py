@@ -20,10 +20,11 @@ from pqbroker.tables.work.database import forget_database, open_for_query
 from pqbroker.tables.work.kept_columns import KeptColumns
 from pqbroker.tables.work.messages import Line, Stopped
 from pqbroker.tables.work.parsing import Named, Parsed, parse
-from pqbroker.tables.work.ranges import Range, runs
+from pqbroker.tables.work.ranges import EVERY, Range, runs
 from pqbroker.tables.work.refusal import QueryRefused
-from pqbroker.tables.work.results import WRITERS, send_pieces
+from pqbroker.tables.work.results import ARROW, WRITERS, send_pieces
 from pqbroker.tables.work.scanning import Origin, Tally, TopicScan, scan
+from pqbroker.tables.work.shown_columns import as_shown
 from pqbroker.tables.work.sorted.table_scan import SortedTableScan
 from pqbroker.tables.work.views import registry_view, view_of
 from pqbroker.tables.work.watching import Watch
@@ -64,9 +65,11 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Wa
             if document["explain"]:
                 return _explain(connection, parsed, list(wanted.values()), tally)
             relation = connection.sql(parsed.sql, params=parsed.parameters or None)
-            documents = frozenset(number for number, each in enumerate(relation.types) if str(each) == "JSON")
+            format_, documents = document["format"], frozenset[int]()
+            if format_ != ARROW:
+                relation, documents = as_shown(relation)
             reader = relation.to_arrow_reader(_ROWS_AT_ONCE)
-            for piece in WRITERS[document["format"]](reader.schema, reader, documents):
+            for piece in WRITERS[format_](reader.schema, reader, documents):
                 send_pieces(line, piece)
         except (duckdb.Error, pyarrow.ArrowException, OSError) as error:  # the latter two: met by the reader of rows
             if stopping.has_stopped or line.is_stopped:
@@ -135,9 +138,10 @@ def _wanted_of_topic(named: Named, found: Found) -> TopicScan:
         commits = None if named.commits == Range() else (named.commits.least, named.commits.most)
     elif named.commits.least > 0 and not view.is_typed(TIMESTAMP):  # it is the greatest time that the batch names
         times = times.within(Range(milliseconds_of(named.commits.least)))
+    most = None if times.most == EVERY.most else times.most
     columns = view.columns(named.used, has_star=named.has_star)
     origin = Origin(found["id"], found.get("revisions", ()))
-    return TopicScan(named.topic, spans, columns, times.least, view, origin, commits)
+    return TopicScan(named.topic, spans, columns, times.least, view, origin, commits, most)
 
 
 def _rows(named: Named, wanted: Scan, rows: Iterator[Any]) -> Any:

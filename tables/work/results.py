@@ -4,18 +4,22 @@ import csv
 import io
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import pyarrow
 import pyarrow.ipc
 
-from pqbroker.tables.work.json_rows import RowWriter, Show, dump, shown_by
+from pqbroker.tables.work.json_rows import RowWriter, Show, dump, shown_by, values_of
 from pqbroker.tables.work.messages import Line
 
 PIECE_BYTES = 256 << 10
 """Bytes of the answer in one message at most."""
 ROWS_AT_ONCE = 4096
 """Written at one go: a row may be large."""
+
+
+ARROW: Final = "arrow"
+"""Format that keeps the types of the columns."""
 
 
 def send_pieces(line: Line, piece: bytes) -> None:
@@ -55,7 +59,7 @@ def write_arrow(schema: Any, batches: Iterable[Any], _: Collection[int]) -> Iter
 WRITERS: Mapping[str, Callable[[Any, Iterable[Any], Collection[int]], Iterator[bytes]]] = {
     "json": write_json,
     "csv": write_csv,
-    "arrow": write_arrow,
+    ARROW: write_arrow,
 }
 """Writers by format name. Each yields an answer's bytes from the Arrow schema, the batches and the numbers of JSON
 columns."""
@@ -64,7 +68,8 @@ columns."""
 def _rows(batches: Iterable[Any]) -> Iterator[list[tuple[Any, ...]]]:
     for batch in batches:
         for start in range(0, batch.num_rows, ROWS_AT_ONCE):
-            columns = [column.to_pylist() for column in batch.slice(start, ROWS_AT_ONCE).columns]
+            rows = batch.slice(start, ROWS_AT_ONCE)
+            columns = [values_of(name, column) for name, column in zip(rows.schema.names, rows.columns, strict=True)]
             yield list(zip(*columns, strict=True))
 
 

@@ -22,6 +22,11 @@ ALL_TIMES = -(1 << 63)
 """The `timestamp_min` that leaves out no row."""
 
 
+TIME_COLUMN = "timestamp_ms"
+NO_TIME = (1 << 63) - 1
+"""The least time of rows without any."""
+
+
 class Origin(NamedTuple):
     """The topic's id, and what tells of each tablet whether rows of it that were kept are still all there."""
 
@@ -31,7 +36,7 @@ class Origin(NamedTuple):
 
 class TopicScan(NamedTuple):
     """The part of a topic that a query reads. `timestamp_min`: rows before it may be left out. `commits`: so may those
-    whose `$timestamp` is none of these, from least to greatest."""
+    whose `$timestamp` is none of these, from least to greatest; `timestamp_max`: so may those after it."""
 
     topic: str
     spans: Sequence[RowRange]
@@ -40,6 +45,7 @@ class TopicScan(NamedTuple):
     view: View = RAW_VIEW
     origin: Origin = Origin()
     commits: tuple[int, int] | None = None
+    timestamp_max: int | None = None
 
     @property
     def types(self) -> Mapping[str, Any]:
@@ -82,7 +88,7 @@ class _Stretches:
     """The stretches of one topic, as the broker shows them: a few at a time."""
 
     def __init__(self, line: Line, wanted: TopicScan) -> None:
-        self._line = line
+        self.line = line
         self._wanted = wanted
         self._shown: deque[_Shown] = deque()
         self._has_begun = False
@@ -96,12 +102,13 @@ class _Stretches:
         wanted = self._wanted
         asked = {
             "topic": wanted.topic, "partition": span.tablet, "offset": span.start, "end_offset": span.end,
-            "timestamp_min": wanted.timestamp_min, "facts": wanted.view.wants_facts(wanted.columns),
+            "timestamp_min": wanted.timestamp_min,
+            "timestamp_max": wanted.timestamp_max, "facts": wanted.view.wants_facts(wanted.columns),
             "commits": wanted.commits, "is_verified": is_verified,
             "bytes_max": None if self._has_begun else FIRST_STRETCH_BYTES,
         }  # fmt: skip
         self._has_begun = True
-        answer = self._line.ask("read", asked)
+        answer = self.line.ask("read", asked)
         start, payload = span.start, memoryview(answer.payload)
         self._shown.clear()
         for document in answer.document["stretches"]:
@@ -165,6 +172,10 @@ def _read_stretch(stretches: _Stretches, wanted: TopicScan, span: RowRange, tall
             damage = error
             continue
         tally.stored_bytes += len(data)
+        if wanted.timestamp_max is not None and wanted.commits is None and not document.get("aborted"):
+            first, _ = document["bounds"] or (span.start, end)
+            whole = RowRange(span.tablet, max(span.start, document["offset"], first), end)
+            _tell_least_time(stretches.line, wanted.topic, whole, batch)
         return Stretch(span.start, end, document["blob"], batch)
     where = f"{wanted.topic} from tablet {span.tablet}, row {span.start} on"
     tally.refusal = QueryRefused(
@@ -172,6 +183,15 @@ def _read_stretch(stretches: _Stretches, wanted: TopicScan, span: RowRange, tall
         'Leave them out with "$row_index" or "$tablet_index"; `pqbroker doctor` says what is damaged.',
     )  # fmt: skip
     raise tally.refusal
+
+
+def _tell_least_time(line: Line, topic: str, span: RowRange, batch: Any) -> None:
+    """Send the least time of rows, all of their span: the broker leaves it out for a query that ends before it."""
+    least = compute.min(batch.column(TIME_COLUMN)).as_py()
+    line.send("times", {
+        "topic": topic, "partition": span.tablet, "start": span.start, "end": span.end,
+        "least": NO_TIME if least is None else least,
+    })  # fmt: skip
 
 
 def _payload_bytes(document: dict[str, Any]) -> int:

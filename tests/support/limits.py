@@ -807,6 +807,12 @@ LIMITS = (
         "tables/work/test_kept_columns.py::test_a_scan_of_more_than_there_is_room_for_keeps_its_part",
     ),
     Limit(
+        "least times of records kept for later SQL queries", ("broker/services/sql/least_times.py:TIME_SPANS_MAX",),
+        "the oldest go, rows are read again",
+        "broker/services/sql/test_least_times.py"
+        "::test_beyond_their_limit_the_partitions_used_least_recently_are_forgotten",
+    ),
+    Limit(
         "bytes of the answer to an SQL query", ("pqbroker.sql.result.bytes.max",), "the answer breaks off",
         "broker/web/test_sql_limits.py::test_an_answer_over_its_bytes_breaks_off",
         share=Share.REQUEST,

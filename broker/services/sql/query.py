@@ -149,6 +149,8 @@ class Query:
                 asked = message.document
                 page = await self._targets.listed(asked["after"], asked["names"], has_columns=asked["columns"])
                 await worker.send("listed", page)
+            elif message.kind == "times":
+                self._learn_times(**message.document)
             elif message.kind == "read":
                 await self._hand_over(worker, message.document)
             elif message.kind == "locate":
@@ -207,6 +209,10 @@ class Query:
             self._sorted = SortedReads(self._targets.sorted_table, self._question.timestamp)
         return self._sorted
 
+    def _learn_times(self, topic: str, partition: int, start: int, end: int, least: int) -> None:
+        """Keep what the worker has met of the times of a partition."""
+        self._workers.least_times.learn((self._topics[topic].record.topic_id, partition), start, end, least)
+
     async def _hand_over(self, worker: WorkerProcess, wanted: dict[str, Any]) -> None:
         """The next stretches of a partition, of the topic as it is served now: its cell may have been opened again."""
         name, index = wanted["topic"], wanted["partition"]
@@ -215,6 +221,9 @@ class Query:
             raise unknown_topic()
         names = ("offset", "end_offset", "timestamp_min", "is_verified")
         offset, end_offset, timestamp_min, is_verified = (wanted[each] for each in names)
+        if (most := wanted["timestamp_max"]) is not None:
+            key = (topic.record.topic_id, index)
+            offset, end_offset = self._workers.least_times.narrowed(key, offset, end_offset, most)
         bytes_max = min(wanted["bytes_max"] or STRETCH_BYTES, STRETCH_BYTES)
         query = StretchQuery(offset, end_offset, bytes_max, timestamp_min, is_verified)
         partition = topic.partitions[index]
@@ -229,7 +238,7 @@ class Query:
                 facts = await partition.facts.read(offset, stretch.next_offset)
                 if _is_left_out(facts, stretch.next_offset - offset, wanted["commits"]):
                     stretch = stretch._replace(pieces=())
-            shown.append(show_stretch(stretch, payload))
+            shown.append({**show_stretch(stretch, payload), "offset": offset})
             if spans is not None:
                 shown[-1]["aborted"] = spans.between(offset, stretch.next_offset)
             if facts is not None:

@@ -359,6 +359,17 @@ def test_an_unknown_topic_costs_no_worker(sql: Sql, capfd: pytest.CaptureFixture
     assert "Traceback" not in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("query", ["SELECT DATE 'infinity' AS d", "SELECT [DATE '0044-03-15 (BC)'] AS d"])
+def test_a_date_that_json_has_no_form_for_is_refused_by_name_and_costs_no_worker(sql: Sql, query: str) -> None:
+    assert sql.rows("SELECT MAP {'a': [INTERVAL '3000000 hours']} AS m") == [{"m": {"a": ["3000000:00:00"]}}]
+    before = worker_pids()
+    status, data = sql.ask(query)
+    assert (status, json.loads(data)["error"]["code"]) == (400, "QUERY_FAILED"), data
+    assert b"column 'd' has a date or time before year 1" in data
+    assert sql.ask(query, format="arrow")[0] == 200
+    assert worker_pids() == before
+
+
 @pytest.mark.alone  # a worker that does not leave its query within two seconds is killed
 @pytest.mark.parametrize("query", [SLOW, "SELECT n, repeat('x', 1000) AS x FROM range(100000000) AS r(n)"])
 def test_a_query_whose_client_goes_costs_no_worker(sql: Sql, query: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -100,6 +100,8 @@ def _scan(_: Any, wanted: TopicScan, *__: Any) -> Iterator[Any]:
         is_wanted = compute.or_(is_wanted, compute.and_(compute.equal(tablet, span.tablet), begins))
     times = compute.add(compute.multiply(row, 1000), tablet)
     is_wanted = compute.and_(is_wanted, compute.greater_equal(times, wanted.timestamp_min))
+    if wanted.timestamp_max is not None:
+        is_wanted = compute.and_(is_wanted, compute.less_equal(times, wanted.timestamp_max))
     if wanted.commits is not None:
         commits, (least, most) = rows.column("$timestamp").cast(pyarrow.int64()), wanted.commits
         lies = compute.and_(compute.greater_equal(commits, least), compute.less_equal(commits, most))

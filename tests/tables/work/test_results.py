@@ -17,7 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pqbroker.tables.types import show_string
+from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.results import ROWS_AT_ONCE, WRITERS
+from pqbroker.tables.work.shown_columns import as_shown
 
 
 def written(format_: str, table: Any, documents: Collection[int] = ()) -> bytes:
@@ -92,14 +94,53 @@ def test_arrow_is_a_stream_that_is_read_back_as_it_was() -> None:
     [
         "INTERVAL 1 DAY", "INTERVAL '14 months 3 days 04:05:06.7'", "INTERVAL (-14) MONTH", "INTERVAL (-90) SECOND",
         "INTERVAL 0 SECOND", "INTERVAL '1 year 100:00:00.000001'", "INTERVAL '2 days' - INTERVAL '3 hours'",
+        "INTERVAL '-3000000 hours'", "[INTERVAL '3000000 hours']", "MAP {'a': INTERVAL 1 HOUR}",
+        "{'a': INTERVAL 2 DAY}", "MAP {INTERVAL 1 DAY: 2}", "MAP {}", "MAP {7: {'x': MAP {'y': [1]}}}",
+        "MAP {DATE '2024-01-02': true}",
+        "MAP {true: NULL}", "MAP {1.0::DOUBLE: 1}", "NULL::MAP(VARCHAR, INT)", "MAP {'a\"b': '[1, \"x\"]'::JSON}",
+        "['{\"a\": null}'::JSON, NULL]", "{'d': '1e2'::JSON}", "union_value(k := 1)", "[union_value(k := [1])]",
+        "'101'::BIT", "TIMETZ '03:04:05+02'", "['-12345678901234567890123456789012345678901'::BIGNUM]",
     ],
 )  # fmt: skip
-def test_an_interval_is_its_text(value: str) -> None:
+def test_intervals_maps_and_what_arrow_loses_are_as_in_duckdbs_own_json(value: str) -> None:
     with duckdb.connect() as connection:
-        table = connection.sql(f"SELECT {value} AS i, [{value}] AS l, ({value})::VARCHAR AS expected").to_arrow_table()
-    (row,) = json_rows(table)
-    assert (row["i"], row["l"]) == (row["expected"], [row["expected"]])
-    assert written("csv", table).decode().splitlines()[1].startswith(row["expected"])
+        relation, documents = as_shown(connection.sql(f"SELECT {value} AS v, to_json({value})::VARCHAR AS expected"))
+        table = relation.to_arrow_table()
+    (row,) = json_rows(table, documents)
+    expected = row["expected"]
+    assert row["v"] == (None if expected is None else json.loads(expected))
+    cell = next(csv.reader(io.StringIO(written("csv", table.select(["v"])).decode().splitlines()[1])), [])
+    if isinstance(row["v"], str):
+        assert cell == [row["v"]]
+
+
+@pytest.mark.parametrize("digits", ["12345678901234567890123456789.1234", "-0.05", "100", "0", "1.5"])
+def test_a_decimal_has_every_digit_and_no_zeros_behind_them(digits: str) -> None:
+    table = pyarrow.table({"d": pyarrow.array([Decimal(digits)], pyarrow.decimal128(38, 4))})
+    assert written("json", table) == f'{{"d":{digits}}}\n'.encode()
+
+
+def test_documents_have_null_for_what_json_has_no_number_for() -> None:
+    with duckdb.connect() as connection:
+        relation, documents = as_shown(connection.sql("SELECT {'n': 'NaN'::DOUBLE, 'i': INTERVAL 1 DAY} AS s, 1 AS s"))
+        table = relation.to_arrow_table()
+    assert json_rows(table, documents) == [{"s": {"n": None, "i": "1 day"}, "s_1": 1}]
+
+
+@pytest.mark.parametrize("format_", ["json", "csv"])
+@pytest.mark.parametrize("value", ["DATE 'infinity'", "[DATE '0044-03-15 (BC)']", "TIMESTAMP '290000-01-01 00:00:00'"])
+def test_a_time_that_has_no_form_is_refused_by_the_name_of_its_column(format_: str, value: str) -> None:
+    with duckdb.connect() as connection:
+        table = connection.sql(f'SELECT 1 AS n, {value} AS "when"').to_arrow_table()
+    with pytest.raises(QueryRefused, match="column 'when' has a date or time before year 1") as refused:
+        written(format_, table)
+    assert '"when"::VARCHAR' in refused.value.cure
+
+
+@pytest.mark.parametrize("format_", ["json", "csv"])
+def test_nanoseconds_are_shown_to_the_last_digit(format_: str) -> None:
+    table = pyarrow.table({"at": pyarrow.array([1_700_000_000_123_456_789, None], pyarrow.timestamp("ns"))})
+    assert b"2023-11-14T22:13:20.123456789" in written(format_, table)
 
 
 def test_a_map_is_an_object() -> None:
