@@ -40,6 +40,7 @@ RUNS: Final[Mapping[str, str]] = {
     "churn": "tests.faults.churn --seconds 600",
     "consumer-churn": "tests.faults.consumer_churn --seconds 120",
     "grammar": "tests.grammar --requests 1000000",
+    "login-frames": "tests.broker.kafka.net.login_fuzz 1000000",
     "lists": "tests.grammar --lists",
     "real-registry": "tests.compat.real_registry",
     "spark-kills": "tests.spark.kills --times 20",

@@ -86,8 +86,8 @@ class PasswordChecks:
         return None
 
     def _end(self, waiting: _WaitingCheck, ran: "asyncio.Future[Any]") -> None:
+        error = None if ran.cancelled() else ran.exception()  # asked for always, or asyncio logs it as forgotten
         if not waiting.done.done() and not ran.cancelled():
-            error = ran.exception()
             if error is None:
                 waiting.done.set_result(ran.result())
             else:

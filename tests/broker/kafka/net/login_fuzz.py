@@ -1,10 +1,15 @@
 """Frames of all kinds before a login: python -m tests.broker.kafka.net.login_fuzz FRAMES [SEED]
 
+A broker of its own takes each part of 20 000 frames, with a seed of its own. The command fails where a client comes
+past the gate, an error is logged, bytes of the budget stay taken, or memory grows after the first parts.
+
 Each connection gets some frames, whole, cut, of other APIs, with lying lengths, tokens of every mechanism with bytes
 changed. None of them may come past the gate: `Escaped` says which did, and its seed.
 """
 
 import asyncio
+import gc
+import logging
 import random
 import struct
 import sys
@@ -32,12 +37,18 @@ from pqbroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from pqbroker.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from pqbroker.security.protocols import SecurityProtocol
 from pqbroker.storage.memory import MemoryEngine
+from pqbroker.tables.work.watching import resident_bytes
 from tests.broker.kafka.net.test_connection import Wire
 from tests.broker.wire import request_frame
 from tests.support.web_tokens import ISSUER, SigningKey, bearer, publish, unsigned
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 FRAMES_OF_ONE = 6
+PART_FRAMES = 20_000
+"""Frames of a seed, in a run of the command."""
+PARTS_TO_SETTLE = 3
+"""Parts after which memory may grow by GROWTH_BYTES_MAX."""
+GROWTH_BYTES_MAX = 16 << 20
 BEFORE_LOGIN = frozenset((17, 18, 36))
 LISTENER = Listener("LOCKED", Address("127.0.0.1", 0), protocol=SecurityProtocol.SASL_PLAINTEXT)
 SETTINGS = BrokerSettings(sasl_mechanisms=MECHANISMS, failed_login_delay_ms=0, sasl_bytes_max=4096)
@@ -116,25 +127,28 @@ async def fuzz(frames: int, seed: int) -> Fuzzed:
     sent = connections = answered = 0
     while sent < frames:
         many = [choice.randrange(1, FRAMES_OF_ONE + 1) for _ in range(20)]
-        wires = await asyncio.gather(*(_serve(connect, choice, count, seed) for count in many))
-        sent += sum(many)
-        connections += len(wires)
-        answered += sum(bool(wire.written) for wire in wires)
+        served = await asyncio.gather(*(_serve(connect, choice, count, seed) for count in many))
+        connections += len(served)
+        sent += sum(count for count, _ in served)
+        answered += sum(is_answered for _, is_answered in served)
         _check(node, seed)
     await server.stop()
     return Fuzzed(sent, connections, answered, before.budget.taken)
 
 
-async def _serve(connect: Callable[[], Connection], choice: random.Random, count: int, seed: int) -> Wire:
+async def _serve(connect: Callable[[], Connection], choice: random.Random, count: int, seed: int) -> tuple[int, bool]:
+    """Return how many frames the connection took before it was closed, and whether it got an answer."""
     wire = Wire()
     connection = connect()
     connection.connection_made(wire)
     login = connection.peer.login
     assert login is not None
+    taken = 0
     for _ in range(count):
         data = random_frame(choice)
         if wire.is_closed or login.state is LoginState.FAILED:
             break
+        taken += 1
         while data:
             buffer = connection.get_buffer(len(data))
             piece = data[: len(buffer)]
@@ -150,7 +164,7 @@ async def _serve(connect: Callable[[], Connection], choice: random.Random, count
     if any(connection.peer.apis >> key & 1 for key in range(90) if key not in BEFORE_LOGIN):
         raise Escaped(f"seed {seed}: an API before a login")
     connection.connection_lost(None)
-    return wire
+    return taken, bool(wire.written)
 
 
 def _check(node: Node, seed: int) -> None:
@@ -159,5 +173,41 @@ def _check(node: Node, seed: int) -> None:
         raise Escaped(f"seed {seed}: {served}")
 
 
+class _Errors(logging.Handler):
+    """Lines that the node logs as errors."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+def main(frames: int, first_seed: int) -> None:
+    """Send the frames, and say what came of it; Escaped."""
+    errors = _Errors()
+    logging.getLogger().addHandler(errors)
+    logging.getLogger().setLevel(logging.ERROR)
+    sent = connections = answered = settled_bytes = 0
+    for part in range(-(-frames // PART_FRAMES)):
+        done = asyncio.run(fuzz(min(PART_FRAMES, frames - sent), first_seed + part))
+        gc.collect()
+        sent, connections, answered = sent + done.frames, connections + done.connections, answered + done.answered
+        if done.held_bytes or errors.lines:
+            raise Escaped(f"seed {first_seed + part}: {done.held_bytes} bytes held, errors {errors.lines[:3]}")
+        rss_bytes = resident_bytes()
+        if part < PARTS_TO_SETTLE:
+            settled_bytes = rss_bytes
+        elif rss_bytes > settled_bytes + GROWTH_BYTES_MAX:
+            raise Escaped(f"seed {first_seed + part}: memory grew from {settled_bytes} to {rss_bytes} bytes")
+        print(f"{sent} frames, {rss_bytes >> 20} MiB", flush=True)
+    grown_mib = (resident_bytes() - settled_bytes) / (1 << 20)
+    print(
+        f"{sent} frames on {connections} connections, of which {answered} got an answer: nobody past the gate, "
+        f"no error logged, {grown_mib:.1f} MiB more memory than after the first parts; seeds from {first_seed}"
+    )
+
+
 if __name__ == "__main__":
-    print(asyncio.run(fuzz(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1)))
+    main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1)

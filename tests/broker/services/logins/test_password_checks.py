@@ -1,6 +1,7 @@
 """Checks of passwords: one thread, keys in turns, a bounded queue."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 
@@ -92,4 +93,26 @@ async def test_an_error_of_a_check_reaches_its_caller_and_the_next_one_runs() ->
     with pytest.raises(UnicodeError):
         await failing
     assert await following
+    bench.checks.close()
+
+
+async def test_an_error_whose_caller_has_left_is_no_traceback_in_the_log() -> None:
+    """A client that sent a token of no form and closed its connection left one in the broker's log."""
+    bench, logged = Bench(8), list[str]()
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: logged.append(str(context["message"])))
+
+    def fail() -> bool:
+        bench.go_on.wait(10)
+        raise UnicodeError("no password")
+
+    failing = asyncio.ensure_future(bench.checks.run(LOUD, fail))
+    following = bench.begin(LOUD, "right")
+    await asyncio.sleep(0)
+    failing.cancel()
+    bench.go_on.set()
+    assert await following
+    await asyncio.wait([failing])
+    del failing
+    gc.collect()
+    assert logged == []
     bench.checks.close()
