@@ -16,6 +16,7 @@ from pqbroker.pipeline.commands import copy, infer, land, redrive, replay, snaps
 from pqbroker.pipeline.commands.parsing import PROGRAM, Answer, Parser, Work, choose_addresses
 from pqbroker.pipeline.connection_security import use_security
 from pqbroker.pipeline.errors import JobError
+from pqbroker.pipeline.lakes.landing import is_pattern
 from pqbroker.pipeline.pulse import Pulse
 from pqbroker.pipeline.requirements import check_java, check_pyspark, find_jars
 
@@ -82,15 +83,26 @@ def _run(work: Work, pulse: Pulse, command: str) -> int:
         return 0
     check_pyspark()
     check_java()
-    if work.topics:
-        from pqbroker.pipeline.looking import check_topics
-
-        check_topics(work.brokers[0], work.topics)
+    _look(work, pulse)
     source = "" if find_jars() else ", which downloads the jars of its Kafka source"
     stopping = threading.Event()
     _stop_on_signals(stopping, may_break=False)  # into the start: Spark's Java process would be left behind
     pulse.wait_for(f"starting Spark{source}")
     return _perform(work, pulse, stopping, command)
+
+
+def _look(work: Work, pulse: Pulse) -> None:
+    """Check topics and columns; JobError."""
+    if work.topics:
+        from pqbroker.pipeline.looking import check_schema, check_topics
+
+        check_topics(work.brokers[0], work.topics)
+        for topic in work.topics if work.schema is not None else ():
+            if not is_pattern(topic):
+                for line in check_schema(work.brokers[0], topic, work.schema or ""):
+                    pulse.say(f"warning: {line}")
+    if work.look is not None:
+        work.look()
 
 
 def _perform(work: Work, pulse: Pulse, stopping: threading.Event, command: str) -> int:

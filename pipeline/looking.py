@@ -1,26 +1,69 @@
-"""A look at a broker before Spark starts: which topics exist, and the newest values of one. A start of Spark costs more
-than most jobs."""
+"""A look at a broker before Spark starts: which topics exist, their columns, and the newest values of one. A start of
+Spark costs more than most jobs."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+import json
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 
 from pqbroker.pipeline.connection_security import client_settings, worker_options
 from pqbroker.pipeline.errors import JobError
+from pqbroker.pipeline.expected_columns import JSON, TopicValues, check_columns, check_written
+from pqbroker.pipeline.lakes.landing import is_pattern, matching
+from pqbroker.pipeline.schema_text import read_columns
 from pqbroker.pipeline.topics_shown import shown_topics
+from pqbroker.tables.columns import Column
+from pqbroker.tables.paths import ROOT, topic_name
+from pqbroker.tables.refusals import TableError
+from pqbroker.tables.schema import read_schema
 
 T = TypeVar("T")
 _TIMEOUT_S = 30.0
 """Time for an answer, and without a record before the end of a sample."""
 _AT_ONCE = 1000
+_SAMPLE = 100
+"""Newest values that are looked at for fields of a schema."""
+_SCHEMA, _FORMAT, _INVALID = "pq.schema", "value.format", "value.invalid"
+_REFUSE = "refuse"
+_COLUMNS_MAX = 1 << 20
 
 
 def check_topics(broker: str, names: Sequence[str]) -> None:
-    """JobError for a topic that does not exist, with those that do."""
+    """JobError for a topic that does not exist, or a pattern that no name matches, with those that do."""
     _ask(broker, _check(broker, names))
+
+
+def check_schema(broker: str, topic: str, schema: str) -> list[str]:
+    """Return lines that warn of columns of a schema that values of the topic lack. JobError for a column that a table
+    has not, or has in another type."""
+    configs = _ask(broker, _configs(broker, topic))
+    values = [_object(value) for value in _ask(broker, _newest(broker, topic, _SAMPLE))]
+    objects = [value for value in values if isinstance(value, dict)]
+    others = [value for value in values if isinstance(value, bytes)]
+    found = TopicValues(topic, _columns(configs), configs.get(_FORMAT) or JSON, objects, others)
+    return check_columns(read_columns(schema), found)
+
+
+def check_rows(broker: str, topic: str, names: Collection[str], origin: str) -> None:
+    """JobError where the topic is a table that refuses records, and rows with columns of these names lack one."""
+    configs = _ask(broker, _configs(broker, topic))
+    if configs.get(_INVALID) == _REFUSE and (configs.get(_FORMAT) or JSON) == JSON:
+        check_written(topic, _columns(configs), names, origin)
+
+
+def check_copied(source: tuple[str, str], target: tuple[str, str]) -> None:
+    """JobError where rows of one table are none of the other: a broker and a topic of each."""
+    configs = _ask(source[0], _configs(*source))
+    columns = _columns(configs)
+    if columns and (configs.get(_FORMAT) or JSON) == JSON:
+        names = [column.name for column in columns if column.part == "value"]
+        check_rows(*target, names, f"table {source[1]}")
 
 
 def newest_values(broker: str, topic: str, count: int) -> list[bytes]:
@@ -51,8 +94,48 @@ async def _check(broker: str, names: Sequence[str]) -> None:
     finally:
         await consumer.stop()
     for name in names:
-        if name not in known:
-            raise JobError(f"no topic {name} at {broker}; {shown_topics(sorted(known))}")
+        if not any(one in known for one in matching(name, sorted(known))):
+            raise _no_topic(broker, name, sorted(known))
+
+
+def _no_topic(broker: str, name: str, known: Sequence[str]) -> JobError:
+    if is_pattern(name):
+        return JobError(f"no topic at {broker} is named like {name}; {shown_topics(known)}")
+    with suppress(TableError):
+        if name.startswith(ROOT) and (topic := topic_name(name)) in known:
+            return JobError(f"no topic {name} at {broker}; table {name} is the topic {topic}: give that name")
+    return JobError(f"no topic {name} at {broker}; {shown_topics(known)}")
+
+
+async def _configs(broker: str, topic: str) -> Mapping[str, str]:
+    """Return the configs that say of which form values are; none where the broker has none, or does not show them."""
+    admin = AIOKafkaAdminClient(
+        bootstrap_servers=broker, client_id="pqbroker-pipeline", **worker_options(client_settings())
+    )
+    try:
+        await asyncio.wait_for(admin.start(), _TIMEOUT_S)
+        asked = ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys((_SCHEMA, _FORMAT, _INVALID), ""))
+        (answer,) = await asyncio.wait_for(admin.describe_configs([asked]), _TIMEOUT_S)
+    finally:
+        await admin.close()
+    return {entry[0]: entry[1] or "" for resource in answer.resources for entry in resource[4]}
+
+
+def _columns(configs: Mapping[str, str]) -> Sequence[Column]:
+    """Return the columns of a table; none of another topic, or of a schema of a later release."""
+    try:
+        return tuple(read_schema(json.loads(configs[_SCHEMA]), _COLUMNS_MAX).columns.values())
+    except (KeyError, ValueError, TableError):
+        return ()
+
+
+def _object(value: bytes) -> dict[str, Any] | bytes:
+    """Return a value as a JSON object, or as it is."""
+    with suppress(ValueError, RecursionError):
+        document = json.loads(value)
+        if isinstance(document, dict):
+            return document
+    return value
 
 
 async def _newest(broker: str, topic: str, count: int) -> list[bytes]:

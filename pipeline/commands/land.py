@@ -17,10 +17,10 @@ from pqbroker.pipeline.commands.parsing import (
     count,
     directory,
     registry,
-    top_names,
 )
 from pqbroker.pipeline.lakes.lake import LANDED, Lake
 from pqbroker.pipeline.lakes.landing import DATE, KEPT, Landing, is_pattern
+from pqbroker.pipeline.schema_text import read_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,8 +72,18 @@ def plan(parser: Parser, options: Options) -> Work:
 
     names = ", ".join(options.topics)
     title = f"{'topic' if is_one else 'topics'} {names} into {options.to}"
-    named = tuple(topic for topic in options.topics if not is_pattern(topic))
-    return Work(title, (options.broker,), check, perform, f"waiting for the first batch of {names}", named)
+    waits_for = f"waiting for the first batch of {names}"
+
+    def look() -> None:
+        if options.registry is not None:
+            from pqbroker.pipeline.lakes.registry import Registry, latest_schema
+
+            for topic in options.topics:
+                if not is_pattern(topic):
+                    latest_schema(Registry(options.registry, str(options.registry_config or "")), topic)
+
+    topics = tuple(options.topics)
+    return Work(title, (options.broker,), check, perform, waits_for, topics, options.schema, look)
 
 
 def _check_flat(parser: Parser, options: Options) -> None:
@@ -83,7 +93,7 @@ def _check_flat(parser: Parser, options: Options) -> None:
     if options.schema is None:
         parser.error("--flatten makes columns of a schema's fields: give --format json and --schema too")
     taken = {*KEPT, "batch", *([DATE] if options.by_date else [])}
-    if clashing := [name for name in top_names(options.schema) if name.lower() in taken]:
+    if clashing := [name for name, *_ in read_columns(options.schema) if name.lower() in taken]:
         parser.error(f"--flatten: the field {clashing[0]} has the name of a column of every row; leave --flatten out")
 
 

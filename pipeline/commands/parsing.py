@@ -2,13 +2,14 @@
 
 import argparse
 import os
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pqbroker.pipeline.errors import JobError
+from pqbroker.pipeline.schema_text import read_columns
 from pqbroker.security.profiles import (
     BROKER_VARIABLE,
     CONFIG_VARIABLE,
@@ -56,7 +57,11 @@ class Work:
     waits_for: str
     """Text of what is awaited first, once Spark runs."""
     topics: tuple[str, ...] = ()
-    """Topics that have to exist at the first broker."""
+    """Topics that have to exist at the first broker, by name or pattern."""
+    schema: str | None = None
+    """Schema in SQL that the values of the topics are to have."""
+    look: Callable[[], None] | None = None
+    """Raises JobError for what the broker shows to fail, before Spark starts."""
     needs_spark: bool = True
     """False: `perform` gets None for the session."""
 
@@ -119,9 +124,14 @@ def add_values(command: argparse.ArgumentParser) -> None:
 
 
 def check_values(parser: Parser, options: Options) -> None:
-    """A schema stands beside the format that needs it; ends the command when it does not."""
+    """A schema stands beside the format that needs it, and is one; ends the command when it does not."""
     if (options.format == "json") != (options.schema is not None):
         parser.error(f"--format json and --schema go together: {_JSON_EXAMPLE}")
+    if options.schema is not None:
+        try:
+            read_columns(options.schema)
+        except JobError as error:
+            parser.error(str(error))
 
 
 def add_reports(command: argparse.ArgumentParser, group: str) -> None:
@@ -180,15 +190,3 @@ def count(text: str) -> int:
         if 1 <= value <= _ROWS_MAX:
             return value
     raise argparse.ArgumentTypeError(f"{text} is not a count of at least 1")
-
-
-def top_names(schema: str) -> list[str]:
-    """Return the names of the fields of a schema in SQL, without those within them."""
-    names, depth, at_name = list[str](), 0, True
-    for token in re.findall(r"`(?:[^`]|``)*`|[<>(),]|[^\s<>(),`:]+", schema):
-        if at_name and depth == 0 and token not in "<>(),":
-            names.append(token[1:-1].replace("``", "`") if token.startswith("`") else token)
-        depth += token in ("<", "(")
-        depth -= token in (">", ")")
-        at_name = token == ","
-    return names

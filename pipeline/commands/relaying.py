@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pqbroker.pipeline.commands.parsing import Work
+from pqbroker.pipeline.errors import JobError
 from pqbroker.pipeline.relays.copying import Copying
 from pqbroker.pipeline.relays.journal import Journal
 
@@ -20,7 +21,15 @@ def relay_work(copying: Copying) -> Work:
         copying = replace(copying, batch_rows_max=min(copying.batch_rows_max, rows))
 
     def check() -> None:
+        if (copying.topic, copying.broker) == (copying.target, copying.target_broker):
+            raise JobError(f"topic {copying.topic} would be copied into itself; name another topic")
         Journal(copying.state)
+
+    def look() -> None:
+        from pqbroker.pipeline.looking import check_copied
+
+        if not copying.are_letters:  # a letter is what it was before it failed
+            check_copied((copying.broker, copying.topic), (copying.target_broker, copying.target))
 
     def perform(spark: "SparkSession", say: Callable[[str], None], stopping: threading.Event) -> None:
         from pqbroker.pipeline.relays.copy import copy
@@ -31,4 +40,4 @@ def relay_work(copying: Copying) -> Work:
     title = f"topic {copying.topic} into topic {copying.target}{elsewhere}"
     brokers = tuple(dict.fromkeys((copying.broker, copying.target_broker)))
     waits_for = f"waiting for the first batch of {copying.topic}"
-    return Work(title, brokers, check, perform, waits_for, (copying.topic,))
+    return Work(title, brokers, check, perform, waits_for, (copying.topic,), look=look)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pqbroker.pipeline.commands.parsing import Options, Parser, Work, add_broker, directory, rate
 from pqbroker.pipeline.relays.files import find_files
+from pqbroker.pipeline.relays.first_rows import first_columns
 from pqbroker.pipeline.relays.journal import Journal
 from pqbroker.pipeline.relays.replaying import Replaying
 
@@ -42,8 +43,16 @@ def plan(parser: Parser, options: Options) -> Work:
 
         replay(spark, replaying, say, stopping)
 
+    def look() -> None:
+        from pqbroker.pipeline.looking import check_rows
+
+        first = next(iter(find_files(replaying.source)))
+        if names := first_columns(Path(first)):
+            check_rows(replaying.broker, replaying.target, names, first)
+
     title = f"{replaying.source} into topic {replaying.target}"
-    return Work(title, (replaying.broker,), check, perform, "writing the first file")
+    waits_for = "writing the first file"
+    return Work(title, (replaying.broker,), check, perform, waits_for, (replaying.target,), look=look)
 
 
 def _time(text: str) -> int:

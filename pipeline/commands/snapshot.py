@@ -58,4 +58,4 @@ def plan(parser: Parser, options: Options) -> Work:
 
     title = f"latest values of topic {options.topic} into {options.to}"
     waits_for = f"waiting for the first batch of {options.topic}"
-    return Work(title, (options.broker,), check, perform, waits_for, (options.topic,))
+    return Work(title, (options.broker,), check, perform, waits_for, (options.topic,), options.schema)

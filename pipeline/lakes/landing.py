@@ -1,6 +1,8 @@
 """Settings of the job `land`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 KEPT = ("partition", "offset", "timestamp", "key", "headers")
@@ -14,6 +16,13 @@ LETTERS = ".dlq"
 def is_pattern(topic: str) -> bool:
     """Return True if a name stands for several topics."""
     return "*" in topic or "?" in topic
+
+
+def matching(name: str, topics: Sequence[str]) -> list[str]:
+    """Return the topics that a name or pattern stands for; a pattern stands for no dead letters."""
+    if not is_pattern(name):
+        return [name]
+    return [topic for topic in topics if fnmatchcase(topic, name) and not topic.endswith(LETTERS)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,15 @@
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
-from pqbroker.pipeline.errors import JobError
+from pqbroker.pipeline.schema_text import not_a_schema
 
 
 def parse_schema(text: str) -> StructType:
     """The schema in SQL, such as `id BIGINT NOT NULL, name STRING`. JobError for another text."""
-    wrong = JobError(
-        f"--schema {text!r} is not a schema; it is written NAME TYPE, …, such as: "
-        "id BIGINT NOT NULL, name STRING, prices ARRAY<DOUBLE>"
-    )
     try:
         schema = StructType.fromDDL(text)
     except PySparkException as error:
-        raise wrong from error
+        raise not_a_schema(text) from error
     if not isinstance(schema, StructType) or not schema.fields:
-        raise wrong
+        raise not_a_schema(text)
     return schema

@@ -4,14 +4,13 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
-from fnmatch import fnmatchcase
 
 from pyspark.sql import SparkSession
 
 from pqbroker.pipeline.admin import Admin, AdminError
 from pqbroker.pipeline.errors import JobError
 from pqbroker.pipeline.lakes.land import land
-from pqbroker.pipeline.lakes.landing import LETTERS, Landing, is_pattern
+from pqbroker.pipeline.lakes.landing import Landing, matching
 
 _LOOK_EVERY_S = 0.5
 _TOPICS_MAX = 50
@@ -58,10 +57,3 @@ def _named(spark: SparkSession, landings: Sequence[Landing]) -> list[Landing]:
     if len(named) > _TOPICS_MAX:
         raise JobError(f"{len(named)} topics are named; at most {_TOPICS_MAX} land in one session")
     return list(named.values())
-
-
-def matching(name: str, topics: Sequence[str]) -> list[str]:
-    """The topics a name or pattern stands for; a pattern stands for no dead letters."""
-    if not is_pattern(name):
-        return [name]  # `land` says what is wrong with one that is missing
-    return [topic for topic in topics if fnmatchcase(topic, name) and not topic.endswith(LETTERS)]

@@ -10,15 +10,14 @@ import pyarrow.parquet
 import pytest
 
 from pqbroker.pipeline.__main__ import main
-from pqbroker.pipeline.commands.parsing import top_names
 from pqbroker.pipeline.lakes.lake import LANDED, Lake, LakeError
+from pqbroker.pipeline.schema_text import read_columns
 from tests.house.sources import ROOT
 
 
 def test_names_of_fields_are_those_of_the_top() -> None:
     schema = "id BIGINT NOT NULL, `a, b``c` STRING, at STRUCT<key: STRING, n: DECIMAL(3, 2)>,m MAP<STRING,INT>"
-    assert top_names(schema) == ["id", "a, b`c", "at", "m"]
-    assert top_names("") == []
+    assert [column.name for column in read_columns(schema)] == ["id", "a, b`c", "at", "m"]
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pqbroker.pipeline.errors import JobError
-from pqbroker.pipeline.lakes.landing import Landing
-from pqbroker.pipeline.lakes.several import land_all, matching
+from pqbroker.pipeline.lakes.landing import Landing, matching
+from pqbroker.pipeline.lakes.several import land_all
 from tests.spark.lakes import Lander
 from tests.spark.topics import Topics
 from tests.support.drivers.driver import Message
