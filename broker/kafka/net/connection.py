@@ -171,7 +171,8 @@ class Connection(asyncio.BufferedProtocol):
         self._share.taken += size
         self._receiving.budget.taken += size
         self._serve()
-        intake.limit()
+        if not intake.may_read():
+            intake.limit()
 
     def pause_writing(self) -> None:
         self._admission = ADMISSION[self._admission, AdmissionEvent.FILL]
@@ -183,7 +184,7 @@ class Connection(asyncio.BufferedProtocol):
         self._outbox.ease()
         if self._life >= Life.CLOSING:
             self._end()
-        self._go_on()
+        self._advance()
 
     def admit(self, receiving: Receiving) -> None:
         """Count the client among those that have logged in, with its requests in work and what has arrived."""
@@ -243,7 +244,7 @@ class Connection(asyncio.BufferedProtocol):
         self._intake.stop()
         self._life = LIFE[self._life, LifeEvent.DRAIN]
         self._hurry()
-        self._go_on()
+        self._advance()
 
     def abort(self) -> None:
         self._life = LIFE[self._life, LifeEvent.LOSE]
@@ -263,7 +264,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._unserved
                     and self._admission is Admission.SERVING
                     and self._life < Life.CLOSING
-                    and self._may_begin()
+                    and (not self._in_flight or self._may_follow())
                 ):
                     self._begin(self._unserved.popleft())
             except ProtocolError as error:
@@ -296,11 +297,9 @@ class Connection(asyncio.BufferedProtocol):
             if self._life is Life.DRAINING or (parks_long and self._receiving.is_short):
                 self._hurry()
 
-    def _may_begin(self) -> bool:
-        in_flight = self._in_flight
-        if not in_flight:
-            return True
-        last = in_flight[-1]
+    def _may_follow(self) -> bool:
+        """Return True if the next request may begin behind those in work."""
+        last = self._in_flight[-1]
         if last.is_produce and _is_produce(self._unserved[0]):
             return last.is_begun
         return self._hurry() and not self._in_flight
@@ -313,21 +312,10 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def _advance(self) -> None:
-        """Write the answers that are due, in order, and continue with what waited for them."""
+        """Write the answers that are due, in order, and continue with what waited for them, or for the client."""
         in_flight = self._in_flight
         while in_flight and in_flight[0].is_done:
             self._write(in_flight.popleft())
-        self._go_on()
-
-    def _advance_long(self, exchange: Exchange) -> None:
-        """A long request is begun now, or done; until it was begun nobody knew of its pause."""
-        exchange.listener = self._advance
-        if exchange.pause_ms:
-            self._intake.pause(exchange.pause_ms)
-        self._advance()
-
-    def _go_on(self) -> None:
-        """Continue after something was answered, or may be written again."""
         if self._life >= Life.CLOSING:
             return
         self._serve()
@@ -335,6 +323,13 @@ class Connection(asyncio.BufferedProtocol):
             self._intake.consider()
         if self._life is Life.DRAINING and self.is_idle:
             self._close()
+
+    def _advance_long(self, exchange: Exchange) -> None:
+        """A long request is begun now, or done; until it was begun nobody knew of its pause."""
+        exchange.listener = self._advance
+        if exchange.pause_ms:
+            self._intake.pause(exchange.pause_ms)
+        self._advance()
 
     def _write(self, exchange: Exchange) -> None:
         self._intake.bytes -= exchange.frame_bytes

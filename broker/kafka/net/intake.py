@@ -1,7 +1,7 @@
 """Intake of a connection: the request that is still arriving, and whether the connection is read.
 
 Its states are the table `INTAKE` of connection_states.py. Nothing here is called for a request that arrives whole,
-but `limit`.
+but `may_read`.
 """
 
 import asyncio
@@ -81,9 +81,20 @@ class Intake:
             self._receiving.hold(self, held, is_new=is_new)
             self.limit()
 
+    def may_read(self) -> bool:
+        """Return True if nothing speaks against reading."""
+        settings = self._settings
+        return (
+            not self._pause.is_on
+            and not self.reader.claimed_bytes
+            and len(self._unserved) + len(self._in_flight) < settings.connection_requests_max
+            and self.bytes < settings.connection_bytes_max
+            and (self._budget.taken <= self._budget.open or self.share.may_read)
+        )
+
     def limit(self) -> None:
         """Stop reading if too much is in work."""
-        if self.state is Intaking.READING and not self._may_read():
+        if self.state is Intaking.READING and not self.may_read():
             self.state = INTAKE[self.state, IntakeEvent.PAUSE]
             self._transport.pause_reading()
             if not self.share.may_read:
@@ -93,7 +104,7 @@ class Intake:
         """Read again, if nothing speaks against it any more."""
         if self.state is not Intaking.PAUSED:
             return
-        if self._may_read():
+        if self.may_read():
             self.state = INTAKE[self.state, IntakeEvent.RESUME]
             if self.held_bytes:
                 self._receiving.touch(self)
@@ -136,16 +147,6 @@ class Intake:
         if is_granted:
             self.held_bytes = min(size, HELD_STEP_BYTES)
         return is_granted
-
-    def _may_read(self) -> bool:
-        settings = self._settings
-        return (
-            not self._pause.is_on
-            and not self.reader.claimed_bytes
-            and len(self._unserved) + len(self._in_flight) < settings.connection_requests_max
-            and self.bytes < settings.connection_bytes_max
-            and (self._budget.taken <= self._budget.open or self.share.may_read)
-        )
 
 
 def _nobody() -> None:
