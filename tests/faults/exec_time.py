@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pqbroker.fixture.runner import Runner
+from tests.support.forked_brokers import executed
 from tests.support.wire import LATEST, Wire
 
 _LOOPS = 1_000_000
@@ -34,7 +35,8 @@ def start(node: Runner, topic: str) -> Start:
     """Start the broker and ask it for the end of a topic's first partition, be there such a topic or not."""
     before = _slowness()
     begin = time.monotonic()
-    node.start()
+    with executed():
+        node.start()
     with Wire(node.kafka) as wire:
         wire.offset(topic, 0, LATEST)
     return Start(time.monotonic() - begin, _waited_s(node.pid), max(before, _slowness()))
