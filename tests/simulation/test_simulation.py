@@ -1,4 +1,4 @@
-"""300 seeds and 700 crash points. More of them: python -m tests.simulation --help"""
+"""50 seeds and 240 crash points, or all of them at full depth. More: python -m tests.simulation --help"""
 
 import os
 import subprocess
@@ -10,13 +10,14 @@ from pqbroker.pq.log import producers
 from pqbroker.pq.log.producers import Producer
 from tests.simulation.crash_points import compacted_points, crash_points, producing_points, second_cell_points
 from tests.simulation.run import SimulationFailed, run
+from tests.support.depth import examples
 
-SEEDS = 150
+SEEDS = examples(150, least=50)
 SEEDS_A_TEST = 25
-CRASH_POINTS = 300
-SECOND_CELL_POINTS = 100
-COMPACTED_POINTS = 200
-PRODUCING_POINTS = 100
+CRASH_POINTS = examples(300, least=100)
+SECOND_CELL_POINTS = examples(100, least=40)
+COMPACTED_POINTS = examples(200, least=60)
+PRODUCING_POINTS = examples(100, least=40)
 SLOW_S = 400
 """Ten times what it takes where nothing else runs."""
 
