@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from pqbroker.tables.work import pool
 from pqbroker.tables.work.pool import WorkerPool
 from pqbroker.tables.work.process import WorkerProcess
 
@@ -37,7 +36,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Worker]:
         await asyncio.sleep(0)
         return workers[-1]
 
-    monkeypatch.setattr(pool.WorkerProcess, "start", classmethod(start))
+    monkeypatch.setattr(WorkerProcess, "start", classmethod(start))
     return workers
 
 
