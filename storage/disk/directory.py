@@ -135,7 +135,7 @@ class CellDirectory:
         """Return the message about a directory that was removed while it was open."""
         return (
             f"the data directory {self.path} was removed, renamed or unmounted while the broker ran: put it back, or"
-            " restore a copy, and start the broker again"
+            " restore a copy; the broker opens it again by itself, or at its next start if it has ended"
         )
 
     def loss(self) -> ShardLost:

@@ -64,6 +64,8 @@ from pqbroker.storage.quarantine import HELD_CURE, Quarantine
 _log = logging.getLogger(__name__)
 _MIB = 1 << 20
 _BACKUPS_MAX = 16
+_ABSENT = "No such file or directory"
+"""Words of the system about a file in a directory that is away, too."""
 _BATCH_ROUNDS_MAX = 4
 """A batch may be this many rounds large; above one it gets a round for itself."""
 
@@ -142,7 +144,7 @@ class RocksEngine:
         )  # fmt: skip
         shard = DiskShard(directory, index, reader, options, self._damages)
         shard.quarantine.is_held = self._is_held
-        index.on_damage = partial(self._note_damage, shard.quarantine)
+        index.on_damage = partial(self._note_damage, shard.quarantine, directory)
         with TellsFullDisk(self.directory):
             await shard.start(partial(open_cell, directory, index, reader, shard.quarantine))
         self._was_open = True
@@ -175,8 +177,10 @@ class RocksEngine:
         del self._siblings[name]
         await asyncio.to_thread(remove_cell, sibling.directory, tuple((sibling.pools or {}).values()))
 
-    def _note_damage(self, quarantine: Quarantine, place: str, cause: str) -> None:
-        self._damages[place] = cause
+    def _note_damage(self, quarantine: Quarantine, directory: CellDirectory, place: str, cause: str) -> None:
+        """Note damage for this opening, and for later ones unless the directory is away: put back, it is whole."""
+        if directory.is_ours() or _ABSENT not in cause:
+            self._damages[place] = cause
         quarantine.found(place, cause)
 
     def _open_cell(

@@ -35,6 +35,8 @@ _TABLE = re.compile(r"(\d+\.sst) offset (\d+)")
 _UNREADABLE = ("No such file", "Input/output error")
 _FILES = (".sst", "MANIFEST-", "CURRENT")
 """Texts in RocksDB's errors about files that it needs and cannot read; `Corruption` is another."""
+_NEW_FILE = "While open a file for appending"
+"""Words of RocksDB about a file that it would write: nothing that was stored is lost with it."""
 
 
 class RocksIndex:
@@ -209,6 +211,7 @@ class RocksIndex:
         if str(self._path) not in told:
             told += f" in {self._path}"
         is_lost = any(file in told for file in _FILES) and any(sign in told for sign in _UNREADABLE)
+        is_lost = is_lost and _NEW_FILE not in told
         if not told.startswith("Corruption") and not is_lost:
             return EngineError(f"the index does not answer: {told}")
         table = _TABLE.search(told)

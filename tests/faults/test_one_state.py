@@ -1,4 +1,5 @@
-"""One state through every door: a disk fills, stalls or cannot be opened, cells are lost, workers die, the clock jumps.
+"""One state through every door: a disk fills, stalls or cannot be opened, cells are lost or damaged, workers die, work
+in the background is late, clients are refused, the clock jumps.
 
 Each time the node has logged a change, the first answer of each door must give the same conditions with the same cause
 and cure; so again when it is over. The node is a thread of this process, on a small file system, which spares
@@ -6,16 +7,19 @@ processes for the commands.
 """
 
 import asyncio
+import base64
+import hashlib
 import logging
 import os
 import re
 import signal
+import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +27,7 @@ import pytest
 
 from pqbroker.broker.ground.listeners import Address
 from pqbroker.broker.node.server import Server
-from pqbroker.broker.services.health import recent
+from pqbroker.broker.services.health import recent, symptoms
 from pqbroker.broker.services.health.conditions import ConditionKind
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.fixture.http_calls import BrokerRefusedError, HttpCalls
@@ -38,6 +42,10 @@ PATIENCE_S = 60.0
 SHOWN_S = 10.0
 """Seconds for which events are shown here, instead of a minute and more."""
 RESERVE_BYTES = 32 << 20
+REFUSED = "127.0.0.2"
+"""Address that may have no connection."""
+MARKED = [b"".join(hashlib.sha256(b"%d,%d" % (one, part)).digest() for part in range(200)) for one in range(12)]
+"""Values small enough for the index, which fill blocks that no start reads; nothing makes them shorter."""
 UNAVAILABLE = 503
 _BEGUN = re.compile(r"(?P<kind>[a-z-]+) at (?P<place>[^:]+): ")
 _OVER = re.compile(r"(?P<kind>[a-z-]+) at (?P<place>[^:]+) is over after [0-9.]+ s")
@@ -56,26 +64,41 @@ class Log(logging.Handler):
 
 
 class Site:
-    """A node on a disk of its own, with the topic `near` in the system cell and `far` in cell 1."""
+    """A node on a disk of its own; filled, with the topic `near` in the system cell and `far` in cell 1."""
 
     def __init__(self, disk: Path, server: Server, engine: RocksEngine, log: Log) -> None:
         self.disk, self.server, self.engine, self.log = disk, server, engine, log
         self.kafka, self.http = str(server.kafka_address), str(server.http_address)
         self.calls = HttpCalls(lambda: self.http)
+
+    def fill(self) -> None:
+        """Make the topics and the cell."""
         self.calls.ask("POST", "/v1/bundles", {"name": "b"})
         self.calls.ask("POST", "/v1/cells", {"bundle": "b"})
         self.calls.ask("POST", "/v1/topics", {"name": "near", "partitions": 1})
         self.calls.ask("POST", "/v1/topics", {"name": "far", "partitions": 1, "config": {"pq.bundle": "b"}})
+        self.calls.ask("POST", "/v1/topics", {"name": "kept", "config": {"cleanup.policy": "compact"}, "partitions": 1})
+        self.calls.ask("POST", "/v1/topics", {"name": "brief", "config": {"retention.ms": "30000"}, "partitions": 1})
 
     @property
     def faults(self) -> Faults:
         assert self.engine.faults is not None
         return self.engine.faults
 
-    def write(self, topic: str) -> None:
+    def write(self, topic: str, value: bytes = b"v") -> None:
         """Write a record, which the broker may refuse while the trouble lasts."""
+        record = {"key": "k", "value": {"base64": base64.b64encode(value).decode()}, "partition": 0}
         with taken_or_unavailable():
-            self.calls.ask("POST", f"/v1/topics/{topic}/records", {"records": [{"value": "v", "partition": 0}]})
+            self.calls.ask("POST", f"/v1/topics/{topic}/records", {"records": [record]})
+
+    def read(self, topic: str) -> None:
+        """Read the first records."""
+        self.calls.ask("GET", f"/v1/topics/{topic}/records?partition=0&offset=0&limit={len(MARKED)}")
+
+    def clean(self) -> None:
+        """Have the compacted topic cleaned."""
+        self.write("kept")
+        self.calls.ask("POST", "/v1/topics/kept/clean", {})
 
     def wait(self, condition: Callable[[], bool], what: str) -> float:
         """Wait until something holds; seconds that it took."""
@@ -115,8 +138,14 @@ def served(data: Path) -> Iterator[tuple[Server, RocksEngine]]:
     ready: Future[tuple[Server, RocksEngine, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:
-        settings = BrokerSettings(test_door=True, console_writes=True)
-        engine = RocksEngine(data, faults=Faults(), thresholds=DEFAULT_THRESHOLDS, read_only_look_ms=50)
+        settings = BrokerSettings(
+            test_door=True, console_writes=True, retention_check_interval_ms=500,
+            connections_per_ip_overrides=f"{REFUSED}:0",
+        )
+        engine = RocksEngine(
+            data, faults=Faults(), thresholds=DEFAULT_THRESHOLDS, read_only_look_ms=50,
+            index_blob_bytes_max=settings.index_blob_bytes_max,
+        )  # fmt: skip
         address, stop = Address("127.0.0.1", 0), asyncio.Event()
         server = Server(settings, engine, address, address)
         try:
@@ -141,22 +170,31 @@ def served(data: Path) -> Iterator[tuple[Server, RocksEngine]]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    disk, log = tmp_path_factory.mktemp("disk"), Log()
-    health = logging.getLogger("pqbroker.broker.services.health")
+    disk = tmp_path_factory.mktemp("disk")
     with pytest.MonkeyPatch.context() as patched:
         for name in ("LOST_WORKERS_SHOWN_S", "CLOCK_JUMP_SHOWN_S"):
             patched.setattr(recent, name, SHOWN_S)
         patched.setattr(recent, "LOST_WORKERS_MIN", 1)
-        health.setLevel(logging.INFO)
-        health.addHandler(log)
         try:
-            with full_disk.small_disk(disk), served(disk / "data") as (server, engine):
-                yield Site(disk, server, engine, log)
+            with full_disk.small_disk(disk), at_site(disk) as found:
+                found.fill()
+                yield found
         except full_disk.CannotMount as cause:
             pytest.skip(str(cause))
-        finally:
-            health.removeHandler(log)
-            health.setLevel(logging.NOTSET)
+
+
+@contextmanager
+def at_site(disk: Path) -> Iterator[Site]:
+    """A node in `disk/data`, and the log of its health."""
+    log, health = Log(), logging.getLogger("pqbroker.broker.services.health")
+    health.setLevel(logging.INFO)
+    health.addHandler(log)
+    try:
+        with served(disk / "data") as (server, engine):
+            yield Site(disk, server, engine, log)
+    finally:
+        health.removeHandler(log)
+        health.setLevel(logging.NOTSET)
 
 
 @contextmanager
@@ -218,6 +256,60 @@ def lost_cell(site: Site) -> Iterator[None]:
 
 
 @contextmanager
+def cell_away(site: Site) -> Iterator[None]:
+    """The directory of cell 1 has another name for a while. Put back, it is whole: nothing stays damaged."""
+    with taken_away(site.disk / "data" / "cells" / "1"):
+        site.write("far")
+        yield
+
+
+@contextmanager
+def failing_cleaner(site: Site) -> Iterator[None]:
+    """Processes of the cleaner die in their first moments, until a pass has failed."""
+    site.clean()
+    place = ("compaction-behind", "the cleaner of compacted topics")
+
+    def has_failed() -> bool:
+        for pid in site.server.node.cleaner.worker_pids:
+            os.kill(pid, signal.SIGKILL)
+        return place in site.begun()
+
+    site.wait(has_failed, "a pass has failed")
+    yield
+    site.clean()
+
+
+@contextmanager
+def late_retention(site: Site) -> Iterator[None]:
+    """A record expires while its disk is stalled, so that no look of retention ends."""
+    site.write("brief")
+    with pytest.MonkeyPatch.context() as patched, ThreadPoolExecutor(1) as another, stalled_disk(site):
+        another.submit(site.calls.ask, "POST", "/v1/test/clock", {"advance_ms": 40_000})  # which waits for retention
+        patched.setattr(symptoms, "RETENTION_SLACK_S", 1.0)
+        yield
+
+
+@contextmanager
+def refused_clients(site: Site) -> Iterator[None]:
+    """An address that may have no connection asks for one again and again."""
+    over = threading.Event()
+    host, _, port = site.kafka.rpartition(":")
+
+    def connect() -> None:
+        while not over.wait(0.2):
+            with socket.create_connection((host, int(port)), PATIENCE_S, (REFUSED, 0)) as refused, suppress(OSError):
+                refused.recv(1)
+
+    with ThreadPoolExecutor(1) as another:
+        connecting = another.submit(connect)
+        try:
+            yield
+        finally:
+            over.set()
+            connecting.result()
+
+
+@contextmanager
 def lost_system_cell(site: Site) -> Iterator[None]:
     with taken_away(site.disk / "data" / "blobs"):
         site.faults.lose_next()
@@ -253,6 +345,10 @@ CASES: Mapping[str, tuple[Trouble, str, tuple[tuple[str, str], ...]]] = {
     "full disk": (whole_disk, DEGRADED, (("disk-full", "cell 0, pool main"), ("disk-full", "cell 1, pool main"))),
     "start on a full disk": (start_on_a_full_disk, DEGRADED, (("reading-only", "cell 0"), ("reading-only", "cell 1"))),
     "lost cell": (lost_cell, DEGRADED, ((CELL_LOST, "cell 1"),)),
+    "cell away": (cell_away, DEGRADED, ((CELL_LOST, "cell 1"),)),
+    "failing cleaner": (failing_cleaner, DEGRADED, (("compaction-behind", "the cleaner of compacted topics"),)),
+    "late retention": (late_retention, DEGRADED, (("retention-behind", "retention"), ("sync-slow", "cell 0"))),
+    "refused clients": (refused_clients, DEGRADED, (("refusing", "Kafka connections"),)),
     "lost system cell": (lost_system_cell, LOST, ((CELL_LOST, "cell 0"),)),
     "several at once": (
         several_at_once, DEGRADED,
@@ -270,14 +366,7 @@ def test_each_door_gives_the_same_state_and_again_when_it_is_over(
     site: Site, capsys: pytest.CaptureFixture[str], case: str
 ) -> None:
     trouble, status, conditions = CASES[case]
-    shell = Shell(site.kafka, capsys)
-
-    def run(*arguments: str) -> tuple[int, str]:
-        said = shell.raw(*arguments)
-        assert said.output, said.errors
-        return said.status, said.output
-
-    doors = Doors(site.kafka, site.http, run)
+    doors = doors_of(site, capsys)
     with trouble(site):
         site.wait_for(*conditions)
         seen = asked_once(doors, site)
@@ -288,6 +377,44 @@ def test_each_door_gives_the_same_state_and_again_when_it_is_over(
     seen = asked_once(doors, site)
     assert seen.states["/health"] == (OK, ())
     expect_same(seen, {})
+
+
+def doors_of(site: Site, capsys: pytest.CaptureFixture[str]) -> Doors:
+    shell = Shell(site.kafka, capsys)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        said = shell.raw(*arguments)
+        assert said.output, said.errors
+        return said.status, said.output
+
+    return Doors(site.kafka, site.http, run)
+
+
+def test_damage_is_the_same_at_each_door_until_a_start_on_a_whole_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with at_site(tmp_path) as site:
+        site.calls.ask("POST", "/v1/topics", {"name": "near", "partitions": 1})
+        for value in MARKED:
+            site.write("near", value)
+    middle = MARKED[len(MARKED) // 2][1000:1030]
+    (table,) = (path for path in tmp_path.rglob("*.sst") if middle in path.read_bytes())
+    whole = table.read_bytes()
+    table.write_bytes(whole.replace(middle, middle[::-1]))
+    with at_site(tmp_path) as site:
+        with pytest.raises(BrokerRefusedError, match="CORRUPT_MESSAGE"):
+            site.read("near")
+        site.wait_for(("damaged", "cell 0"))
+        seen = asked_once(doors_of(site, capsys), site)
+        assert (seen.states["/health"][0], seen.statuses) == (DEGRADED, (200, 200))
+        expect_same(seen, site.begun())
+    (table,) = tmp_path.rglob(table.name)
+    table.write_bytes(whole)
+    with at_site(tmp_path) as site:
+        site.read("near")
+        seen = asked_once(doors_of(site, capsys), site)
+        assert seen.states["/health"] == (OK, ())
+        expect_same(seen, {})
 
 
 class Seen(NamedTuple):

@@ -8,6 +8,7 @@ from pqbroker.storage.disk import rocks_index
 from pqbroker.storage.disk.commits import recent_rows
 from pqbroker.storage.disk.commits.index_changes import IndexChanges
 from pqbroker.storage.disk.rocks_index import RocksIndex
+from pqbroker.storage.engine import IndexDamaged
 
 
 def test_a_walk_ends_at_its_bound_though_nobody_else_keeps_it(tmp_path: Path) -> None:
@@ -126,3 +127,13 @@ def files(index: Path) -> int:
 
 def last_options(index: Path) -> str:
     return max(index.glob("OPTIONS-*")).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("told", "is_damage"), [("for appending", False), ("for random read", True)])
+def test_a_new_file_that_finds_no_directory_is_no_damage(tmp_path: Path, told: str, is_damage: bool) -> None:
+    """A flush whose directory was renamed away left its cell damaged until the broker was started again."""
+    index, found = RocksIndex(tmp_path / "index"), list[str]()
+    index.on_damage = lambda place, cause: found.append(place)
+    text = f"IO error: No such file or directory: While open a file {told}: /d/index-1/000010.sst: No such file"
+    assert isinstance(index.tell(text), IndexDamaged) is is_damage
+    assert found == ["the index"] * is_damage
