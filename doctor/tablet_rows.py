@@ -15,7 +15,15 @@ from pqbroker.storage.disk import index_rows
 from pqbroker.storage.disk.offline import OfflineCell
 from pqbroker.storage.engine import IndexDamaged
 from pqbroker.storage.ids import TabletId
-from pqbroker.storage.tablets.cell_facts import CELL_FACTS, FORMAT_KEY, FORMAT_VERSION, POOLS_KEY, decode_pools
+from pqbroker.storage.tablets.cell_facts import (
+    CELL_FACTS,
+    FORMAT_KEY,
+    FORMAT_VERSION,
+    POOLS_KEY,
+    SCHEME_KEY,
+    decode_pools,
+)
+from pqbroker.storage.tablets.scheme_mark import decode_mark
 from pqbroker.storage.tablets.tablet import RECORD, ROWS, TabletRecord, row_prefix
 from pqbroker.storage.unreadable import StoredUnreadable
 
@@ -71,7 +79,8 @@ class TabletRows:
             self.findings.damage("tablet", f"tablet {tablet}", told)
 
     def _read_facts(self) -> None:
-        version, pools = self.cell.get([index_rows.ROW + FORMAT_KEY, index_rows.ROW + POOLS_KEY])
+        keys = (FORMAT_KEY, POOLS_KEY, SCHEME_KEY)
+        version, pools, mark = self.cell.get([index_rows.ROW + key for key in keys])
         if version is not None and version != bytes((FORMAT_VERSION,)):
             told = f"it is {version.hex()}; this version reads {FORMAT_VERSION}: a newer one wrote it, or it is damaged"
             self.findings.damage("cell", "format", told, "run the version that wrote it, or restore a copy")
@@ -79,6 +88,11 @@ class TabletRows:
             self.pools = decode_pools(pools)
         except UnicodeDecodeError as bad:
             self.findings.damage("cell", "pools", f"their names cannot be read: {bad}")
+        try:
+            if mark is not None:
+                decode_mark(mark)
+        except ValueError as bad:
+            self.findings.damage("cell", "scheme", str(bad))
         unknown = set(self.pools) - set(self.cell.pools)
         if unknown:
             self.findings.damage("cell", "pools", f"{', '.join(sorted(unknown))} are not among the directory's")

@@ -21,10 +21,11 @@ from pqbroker.storage.engine import BackupFacts, Batch, Opener, Shard, ShardLost
 from pqbroker.storage.ids import TabletId
 from pqbroker.storage.pool_status import Colour
 from pqbroker.storage.quarantine import Quarantine
-from pqbroker.storage.tablets.cell_facts import put_facts, read_facts
+from pqbroker.storage.tablets.cell_facts import FactRows, put_facts, read_facts
 from pqbroker.storage.tablets.cell_inspection import CellInspection
 from pqbroker.storage.tablets.cell_rows import delete_blobs, delete_rows, stored_records
 from pqbroker.storage.tablets.channel_profiles import ChannelProfiles
+from pqbroker.storage.tablets.scheme_mark import SchemeMark
 from pqbroker.storage.tablets.tablet import (
     COMMITS_MAX,
     StandIn,
@@ -64,14 +65,15 @@ class Cell:
     """Hosts tablets on one open shard. Made by `Cell.open`."""
 
     def __init__(
-        self, shard: Shard, name: str, pools: tuple[str, ...], profile: StorageProfile, wear: Wear
+        self, shard: Shard, name: str, facts: FactRows, profile: StorageProfile, wear: Wear
     ) -> None:
         self.name = name
         self._wear = wear
         self._shard = shard
-        self._blobs = BlobStorage(shard, pools)
+        self._blobs = BlobStorage(shard, facts.pools)
         self._profiles = ChannelProfiles(profile, shard, self._blobs)
         self._records: dict[TabletId, TabletRecord] = {}
+        self.scheme_mark = SchemeMark(shard, facts.mark)
         self.inspection = CellInspection(shard, self._blobs, self._records)
         self._storages: dict[int, TabletStorage] = {}
         self._unreadable: dict[TabletId, StoredUnreadable] = {}
@@ -165,6 +167,7 @@ class Cell:
                 if not number % _MADE_AT_ONCE:
                     await asyncio.sleep(0)
             if records:
+                self.scheme_mark.put(batch)
                 await self._shard.commit(batch)
             for number, record in enumerate(records, 1):
                 await self._host(record)
@@ -320,6 +323,7 @@ class Cell:
         batch = Batch()
         dropping = replace(record, dropping=True)
         batch.put(record_key(record.tablet_id), dropping.encode())
+        self.scheme_mark.put(batch)
         await self._blobs.block(batch, {record.tablet_id: record.generation})
         self._records[record.tablet_id] = dropping
         self._storages.pop(record.tablet_id)

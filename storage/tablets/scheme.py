@@ -4,7 +4,6 @@ Topics are changed in scheme_topics.py.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -37,6 +36,7 @@ from pqbroker.storage.tablets.scheme_state import (
     TopicRecord,
 )
 from pqbroker.storage.tablets.tablet import TabletRecord, TabletStorage, TabletType
+from pqbroker.storage.tablets.unowned_reclaim import KnownScheme, reclaim_unowned
 from pqbroker.storage.unreadable import StoredUnreadable
 
 SCHEME_TABLET_ID = TabletId(1)
@@ -50,7 +50,6 @@ RowFollower = Callable[[Key, Row | None], None]
 """Called with the key of a row that was set, and with the row; or with None where it was removed."""
 
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
 
 
 class SchemeError(Exception):
@@ -186,14 +185,11 @@ class Scheme:
         return unowned_tablets(self._tablet.row_sets, tablets, cell)
 
     def reclaim(self, host: TabletHost, cell: CellId = SYSTEM_CELL) -> None:
-        """Begin to remove what belongs to no object from the host's cell: once all that is known runs."""
-        unowned = self.unowned(host.cell.tablets().values(), cell)
+        """Begin to remove what belongs to no object from the host's cell: once all that is known runs. Nothing where
+        the cell has seen a later scheme, as after the system cell alone was restored."""
         for tombstone in self.tombstones.values() if cell == SYSTEM_CELL else ():
             host.reclaim(tombstone.tablets, partial(self.forget_tombstone, tombstone.topic_id))
-        for tablet_id, cause in unowned.unknown.items():
-            _log.warning("tablet %d is left as it is: %s, which this version does not know", tablet_id, cause)
-        if unowned.dead:
-            host.reclaim(unowned.dead)
+        reclaim_unowned(KnownScheme(self._tablet.row_sets, self.changes.number), host, cell)
 
     async def change(self, plan: Callable[[RowChanges], T]) -> T:
         """Make what `plan` puts into the row sets durable, in one commit; return what it returns. It may be of objects

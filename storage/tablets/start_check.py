@@ -20,7 +20,7 @@ _OBJECT_TYPES = {bytes((type_,)) for type_, kind in TABLET_KINDS.items() if kind
 async def check_start(shard: Shard, name: str = "0") -> None:
     """Check that the facts of the cell `name`, its tablets' records and its scheme can be read. `shard` need not take
     commits. EngineError, StoredUnreadable."""
-    blobs = BlobStorage(shard, await read_facts(shard, name))
+    blobs = BlobStorage(shard, (await read_facts(shard, name)).pools)
     records = {tablet_id: row async for tablet_id, row in stored_records(shard)}
     scheme = records.pop(SCHEME_TABLET_ID, None)
     if scheme is None:

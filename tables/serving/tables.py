@@ -7,7 +7,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -195,8 +195,11 @@ class SortedTables:
         tablets = await self._scheme.reserve_tablets(count)
         homes = self._cells.place(before.bundle, count)
         try:
-            wanted = await ChunkMoves(self._cells, self.share).fill(table, plan, tablets, homes)
-            async with self.changes:
+            async with AsyncExitStack() as stack:
+                for open_host in filter(None, map(self._cells.host, set(homes))):
+                    await stack.enter_async_context(open_host.cell.scheme_mark.ahead())
+                wanted = await ChunkMoves(self._cells, self.share).fill(table, plan, tablets, homes)
+                await stack.enter_async_context(self.changes)
                 check_unchanged(table, plan, before, rows)
                 _, tombstone = await self._records.reshard(before.table_id, lambda _: wanted)
                 await self._replace_tablets(table, wanted, tombstone)

@@ -42,6 +42,7 @@ from pqbroker.storage.disk.segments import Location, encode_record, record_bytes
 from pqbroker.storage.engine import EngineError
 from pqbroker.storage.ids import TabletId
 from pqbroker.storage.kv.rows import Entry
+from pqbroker.storage.tablets.cell_facts import SCHEME_KEY
 from pqbroker.storage.tablets.tablet import TabletType, record_key, row_prefix
 from pqbroker.testing import BrokerFailedError, broker
 from tests.faults.power.recording import resident
@@ -204,6 +205,10 @@ def add_a_strange_row(index: Index) -> None:
 
 def add_a_strange_cell_row(index: Index) -> None:
     index.put(ROW + b"Q", b"?")
+
+
+def damage_the_mark(index: Index) -> None:
+    index.put(ROW + SCHEME_KEY, b"\xff")
 
 
 def damage_a_record(index: Index) -> None:
@@ -379,6 +384,7 @@ def small_head(index: Index) -> tuple[bytes, bytearray]:
         (lose_a_commit, r"index: commits: commit \d+ is missing"),
         (add_a_strange_row, r"index: row 7a: a row of no known kind"),
         (add_a_strange_cell_row, r"index: row 7251: a row of no known kind"),
+        (damage_the_mark, r"cell: scheme: ff is no mark that this version reads"),
         (damage_a_record, r"tablet: tablet \d+: its record cannot be read"),
         (retype_a_tablet, r"scheme: [\w-]+: its tablet \d+ is of type COORDINATOR"),
         (block_the_future, r"tablet: tablet \d+: generation 2 runs, though \d+ is blocked"),

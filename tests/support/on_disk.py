@@ -106,6 +106,10 @@ def _floor_row(k: Fields, v: Fields) -> str:
         name = k.text(k.left, "fact")
         if name == "format":
             v.number(1, "format")
+        elif name == "scheme":
+            v.number(1, "form")
+            v.number(8, "change of the scheme")
+            v.number(1, "ahead")
         else:
             assert name in ("name", "pools")
             v.text(v.left, name)

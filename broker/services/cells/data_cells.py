@@ -347,6 +347,7 @@ class DataCells:
         opened = await Cell.open(
             opener, name=str(cell), profile=profile, releases=False, commits_max=settings.tablet_commits_max,
         )  # fmt: skip
+        opened.scheme_mark.follow(lambda: self._scheme.changes.number)
         host = TabletHost(opened)
         try:
             if not is_ready:

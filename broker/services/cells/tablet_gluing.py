@@ -84,8 +84,9 @@ class TabletGluing:
         _check_no_transaction(topic, glue)
         (tablet_id,) = await self._scheme.reserve_tablets(1)
         try:
-            await self._make(topic, glue, tablet_id, home)
-            return await self._topics.reshard(record.name, lambda known: change(known, tablet_id))
+            async with home.cell.scheme_mark.ahead():
+                await self._make(topic, glue, tablet_id, home)
+                return await self._topics.reshard(record.name, lambda known: change(known, tablet_id))
         except (BlobCorrupt, BlobMissing, KafkaError) as damage:
             home.reclaim([tablet_id])
             raise BundleRefused(f"the rows of {record.name} cannot be copied: {damage}") from damage

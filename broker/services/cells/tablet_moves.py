@@ -69,8 +69,13 @@ class TabletMoves:
 
     async def _try(self, owner: TabletOwner, move: "_Move", record: MoveRecord) -> bool:
         """False: the tablet was restarted, moved or removed meanwhile."""
-        tablet_id, home, target, _ = move
+        home, target = move.home, move.target
         home.cell.quarantine.check_held()
+        async with target.cell.scheme_mark.ahead():
+            return await self._copy_and_decide(owner, move, record)
+
+    async def _copy_and_decide(self, owner: TabletOwner, move: "_Move", record: MoveRecord) -> bool:
+        tablet_id, home, target, _ = move
         tablet, moved = owner.tablet(tablet_id), home.cell.tablets()[tablet_id]
         if tablet is None:
             return False
