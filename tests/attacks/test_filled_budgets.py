@@ -22,7 +22,7 @@ from tests.support.attacked import TURN_EVER_S_MAX, Attacked, Caller, attacked
 pytestmark = pytest.mark.alone
 
 MIB = 1 << 20
-CHECKS = 10
+CHECKS = 5
 SETTLE_S = 0.5
 """Time for what an attacker sent to fill the budget."""
 WAITING_S = 3.0

@@ -18,8 +18,8 @@ from tests.support.attacked import Attacked, attacked
 
 pytestmark = pytest.mark.alone
 
-IDLE = 3000
-CHECKS = 10
+IDLE = 2000
+CHECKS = 5
 ATTACKERS = 4
 SERVED_S_MAX = 2.0
 

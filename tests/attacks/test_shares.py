@@ -36,6 +36,8 @@ READERS = 50
 READER_BYTES = 20 << 20
 ASKED = 25
 """Requests of each: the system's buffers take the answers to the first."""
+READ_BESIDE = 30
+"""Checks of another client beside them: longer than `UNTAKEN_S`."""
 LARGE_BYTES = 900_000
 """One record: two of them are more than 1 MiB."""
 
@@ -188,7 +190,7 @@ def _read_beside(sources: Sequence[str], answer_s_max: float, *, tls: bool) -> i
         callers = [unread(node, source) for source in sources]
         honest.answer_s_max = answer_s_max
         try:
-            for _ in range(100):
+            for _ in range(READ_BESIDE):
                 honest.check()
                 time.sleep(0.03)
         finally:

@@ -18,7 +18,7 @@ from tests.support.sasl import next_token, proof
 pytestmark = pytest.mark.alone
 
 USERS: Mapping[str, str] = {"root": "Root-secret", "alice": "Alice-secret"}
-RATE, SECONDS = 300, 4
+RATE, SECONDS = 300, 3
 LOGIN_S_MAX = 2.0
 ANSWER_S_MAX = 0.25
 

@@ -4,13 +4,12 @@
 """
 
 import json
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 
+from pqbroker.__main__ import main
 from pqbroker.client import Client
 from pqbroker.fixture.http_calls import HttpCalls
 from pqbroker.testing import broker
@@ -39,9 +38,7 @@ def test_a_directory_of_an_earlier_commit_opens_whole_and_takes_more(archive: Pa
             for index, partition in enumerate(topic["partitions"]):
                 if name != TABLE:
                     assert running.produce(name, "more", key="more", partition=index).offset == partition["end_offset"]
-    command = (sys.executable, "-P", "-m", "pqbroker", "doctor", str(tmp_path / DIRECTORY))
-    examined = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert examined.returncode == 0, examined.stdout + examined.stderr
+    assert main(["doctor", str(tmp_path / DIRECTORY)]) == 0
 
 
 def test_there_is_a_directory_to_open() -> None:

@@ -1,11 +1,11 @@
-"""Ten thousand random requests leave the broker sound; `python -m tests.grammar` sends a million."""
+"""Four thousand random requests leave the broker sound; `python -m tests.grammar` sends a million."""
 
 import pytest
 
 from tests.grammar.run import attack
 from tests.support.attacked import TURN_EVER_S_MAX
 
-REQUESTS = 10_000
+REQUESTS = 4_000
 SEED = 12
 TIME_S_MAX = 25.0
 
@@ -13,4 +13,4 @@ TIME_S_MAX = 25.0
 @pytest.mark.alone
 def test_random_requests_leave_the_broker_sound() -> None:
     tally = attack(REQUESTS, SEED, TIME_S_MAX, TURN_EVER_S_MAX)
-    assert tally.answered > 1000
+    assert tally.answered > 400

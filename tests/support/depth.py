@@ -1,4 +1,4 @@
-"""How deep the tests go: `./test` looks at a quarter of many cases, `python -m tests.properties` at all of them.
+"""How deep the tests go: `./test` looks at an eighth of many cases, `python -m tests.properties` at all of them.
 
 The depth is Hypothesis's profile, `quick` unless `--hypothesis-profile=full` is given.
 """
@@ -11,8 +11,8 @@ from hypothesis import settings
 FULL: Final = "full"
 QUICK: Final = "quick"
 _FULL_EXAMPLES: Final = 100
-_QUICK_PART: Final = 4
-_LEAST: Final = 20
+_QUICK_PART: Final = 8
+_LEAST: Final = 12
 """Fewer than so many examples are left as they are."""
 
 
@@ -29,7 +29,7 @@ def examples(full: int, least: int = _LEAST) -> int:
 
 
 def some(cases: Iterable[int]) -> Sequence[int]:
-    """All the cases at full depth, else each fourth and the last, in order."""
+    """All the cases at full depth, else each eighth and the last, in order."""
     every = sorted(set(cases))
     return every if _is_full() else sorted({*every[::_QUICK_PART], *every[-1:]})
 
