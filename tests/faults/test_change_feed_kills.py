@@ -25,7 +25,7 @@ from pqbroker.fixture.http_calls import BrokerRefusedError, HttpCalls
 from pqbroker.testing import Broker, broker
 from tests.faults.sorted_kills import SETTINGS, kill_workers, patiently
 
-KILLS = int(os.environ.get("PQBROKER_TESTS_KILLS", "4"))
+KILLS = int(os.environ.get("PQBROKER_TESTS_KILLS", "3"))
 KEYS = 60
 TABLETS = 3
 UNDER_LOAD_MAX_S = 0.8

@@ -1,4 +1,4 @@
-"""Fifty members of one group come and go, for 8 s or $PQBROKER_TESTS_CHURN_SECONDS.
+"""Fifty members of one group come and go, for 5 s or $PQBROKER_TESTS_CHURN_SECONDS.
 
 The minute: `python -m tests.faults.churn --seconds 60`.
 """
@@ -12,7 +12,7 @@ import pytest
 from pqbroker.testing import broker
 from tests.faults.churn import SETTINGS, run
 
-SECONDS = float(os.environ.get("PQBROKER_TESTS_CHURN_SECONDS", "8"))
+SECONDS = float(os.environ.get("PQBROKER_TESTS_CHURN_SECONDS", "5"))
 
 
 @pytest.mark.timeout(120 + SECONDS)

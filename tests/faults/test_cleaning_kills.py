@@ -1,4 +1,4 @@
-"""Ten `kill -9` of a broker whose cleaner runs all the time, and of its workers, or $PQBROKER_TESTS_KILLS of them."""
+"""Four `kill -9` of a broker whose cleaner runs all the time, and of its workers, or $PQBROKER_TESTS_KILLS of them."""
 
 import os
 import random
@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.cleaning_kills import run
 
-KILLS = int(os.environ.get("PQBROKER_TESTS_KILLS", "10"))
+KILLS = int(os.environ.get("PQBROKER_TESTS_KILLS", "4"))
 
 
 @pytest.mark.spec("G.3")

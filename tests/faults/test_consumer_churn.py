@@ -1,4 +1,4 @@
-"""Fifty members of one group of the consumer protocol come and go, for 6 s or $PQBROKER_TESTS_CHURN_SECONDS.
+"""Fifty members of one group of the consumer protocol come and go, for 4 s or $PQBROKER_TESTS_CHURN_SECONDS.
 
 Two minutes: `python -m tests.faults.consumer_churn --seconds 120`.
 """
@@ -12,7 +12,7 @@ import pytest
 from pqbroker.testing import broker
 from tests.faults.consumer_churn import SETTINGS, run
 
-SECONDS = float(os.environ.get("PQBROKER_TESTS_CHURN_SECONDS", "6"))
+SECONDS = float(os.environ.get("PQBROKER_TESTS_CHURN_SECONDS", "4"))
 
 
 @pytest.mark.timeout(180 + SECONDS)

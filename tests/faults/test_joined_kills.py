@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.joined_kills import run
 
-KILLS = int(os.environ.get("PQBROKER_TESTS_KILLS", "4"))
+KILLS = int(os.environ.get("PQBROKER_TESTS_KILLS", "2"))
 
 
 @pytest.mark.spec("E.12")

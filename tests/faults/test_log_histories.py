@@ -9,7 +9,7 @@ import pytest
 from tests.faults.log_histories import run
 from tests.histories.history import Ending
 
-SECONDS = float(os.environ.get("PQBROKER_TESTS_SECONDS", "15"))
+SECONDS = float(os.environ.get("PQBROKER_TESTS_SECONDS", "6"))
 
 
 @pytest.mark.spec("4.40")

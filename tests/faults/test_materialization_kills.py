@@ -15,10 +15,10 @@ from pqbroker.fixture.http_calls import HttpCalls
 from pqbroker.testing import Broker, broker
 from tests.faults.sorted_kills import kill_workers, patiently
 
-KILLS = int(os.environ.get("PQBROKER_TESTS_KILLS", "4"))
+KILLS = int(os.environ.get("PQBROKER_TESTS_KILLS", "3"))
 KEYS = 400
 PARTITIONS = 3
-RECORDS = 12_000
+RECORDS = 8_000
 """Records of each round."""
 SETTINGS = {"pqbroker.table.backoff.ms": "200", "pqbroker.ballast.bytes": "0"}
 TABLE: dict[str, Any] = {

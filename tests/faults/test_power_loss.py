@@ -1,4 +1,4 @@
-"""Thirty power cuts, or $PQBROKER_TESTS_POWER_CUTS of them: what was acknowledged was synced, names and all."""
+"""Ten power cuts, or $PQBROKER_TESTS_POWER_CUTS of them: what was acknowledged was synced, names and all."""
 
 import os
 import random
@@ -13,8 +13,8 @@ from tests.faults.power.recording import reason_not_to_record
 
 pytestmark = pytest.mark.spec("J.1")
 
-CUTS = int(os.environ.get("PQBROKER_TESTS_POWER_CUTS", "30"))
-SERVED = 3
+CUTS = int(os.environ.get("PQBROKER_TESTS_POWER_CUTS", "10"))
+SERVED = 1
 
 
 @pytest.mark.timeout(120 + 2 * CUTS)

@@ -1,4 +1,4 @@
-"""Four `kill -9` of a broker under a queue's producers and a consumer, or $PQBROKER_TESTS_KILLS of them: each row is
+"""Three `kill -9` of a broker under a queue's producers and a consumer, or $PQBROKER_TESTS_KILLS of them: each row is
 written once and consumed once, and the doctor finds nothing."""
 
 import os
@@ -19,7 +19,7 @@ from pqbroker.fixture.http_calls import HttpCalls
 from pqbroker.testing import Broker, broker
 
 T = TypeVar("T")
-KILLS = int(os.environ.get("PQBROKER_TESTS_KILLS", "4"))
+KILLS = int(os.environ.get("PQBROKER_TESTS_KILLS", "3"))
 NAME = "events"
 PRODUCERS = ("a", "b")
 ROWS = 5

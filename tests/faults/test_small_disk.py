@@ -68,14 +68,16 @@ async def test_a_disk_filled_to_its_last_byte_is_freed_and_lost_nothing(disk: Pa
 
 
 @pytest.mark.spec("G.2")
-@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
-async def test_a_broker_starts_on_a_full_disk_with_all_records_and_takes_deletes(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "rounds"), [("tmpfs", 2), ("ext4", 1)])
+async def test_a_broker_starts_on_a_full_disk_with_all_records_and_takes_deletes(
+    tmp_path: Path, kind: str, rounds: int
+) -> None:
     """A file system of ext4 keeps clusters for itself, which nobody is shown."""
     disk = tmp_path / "disk"
     disk.mkdir()
     try:
         with full_disk.small_disk(disk, kind):
-            assert await full_disk.run(disk, rounds=2, seed=random.randrange(1 << 32)) > 0
+            assert await full_disk.run(disk, rounds=rounds, seed=random.randrange(1 << 32)) > 0
     except full_disk.CannotMount as cause:
         pytest.skip(str(cause))
 
@@ -84,7 +86,7 @@ def test_a_killed_broker_starts_where_every_free_byte_and_the_ballast_are_taken(
     stored_batches: list[bytes] = []
     with broker(disk / "data") as node:
         asyncio.run(full_disk.create(node, "kept"))
-        for number in range(5):
+        for number in range(3):
             batch = make_batch(b"round %d" % number)
             assert produce_until_taken(node, batch) == ErrorCode.NONE
             stored_batches.append(bytes(batch[16:]))

@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.sorted_kills import run
 
-KILLS = int(os.environ.get("PQBROKER_TESTS_KILLS", "5"))
+KILLS = int(os.environ.get("PQBROKER_TESTS_KILLS", "3"))
 
 
 @pytest.mark.spec("J.1")

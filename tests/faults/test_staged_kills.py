@@ -10,8 +10,8 @@ from pqbroker.client import Client, Column, StagedPiece
 from pqbroker.testing import broker
 from tests.faults.test_cell_kills import ask
 
-ROUNDS = 6
-ROWS = 4000
+ROUNDS = 5
+ROWS = 2500
 TEXT = "x" * 600
 COMMIT = "/v1/tables/staged/staged-rows/commit"
 

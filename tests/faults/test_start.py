@@ -15,8 +15,15 @@ RESIDENT_MAX_BYTES = 80 << 20
 
 @pytest.fixture(scope="module")
 def starts(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Start, int]]:
-    """Some starts on empty directories, with the resident bytes of the idle broker."""
-    return [start_on_empty(tmp_path_factory.mktemp("start")) for _ in range(TRIES)]
+    """Starts on empty directories, with the resident bytes of the idle broker, until one keeps to both limits."""
+    found = list[tuple[Start, int]]()
+    while len(found) < TRIES and not any(is_good(*one) for one in found):
+        found.append(start_on_empty(tmp_path_factory.mktemp("start")))
+    return found
+
+
+def is_good(started: Start, resident_bytes: int) -> bool:
+    return started.own_s < READY_MAX_S and resident_bytes < RESIDENT_MAX_BYTES
 
 
 def start_on_empty(directory: Path) -> tuple[Start, int]:

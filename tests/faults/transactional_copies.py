@@ -98,6 +98,7 @@ def run(directory: Path, *, seconds: float, seed: int, libraries: Sequence[str] 
         try:
             for copy in copies:
                 running.start(copy)
+            _await_members(HttpCalls(lambda: node.http), copies)
             with _written(node.kafka, copies):
                 _disturb(node, running, chance, time.monotonic() + seconds, counts)
             for copy in copies:
@@ -152,6 +153,18 @@ def _disturb(node: Broker, running: Running, chance: random.Random, until: float
             node.start()
             counts.broker_kills += 1
         running.start_ended()
+
+
+def _await_members(calls: HttpCalls, copies: Sequence[Copy]) -> None:
+    """Wait until all programs are members of their groups: only then do kills come amid their transactions."""
+    wanted = Counter(copy.task.group for copy in copies)
+
+    def are_members() -> bool:
+        listed = calls.ask("GET", "/v1/groups")["groups"]
+        found = {one["name"]: one["member_count"] for one in listed}
+        return all(found.get(group, 0) >= count for group, count in wanted.items())
+
+    wait_until(are_members, "all programs are members", PATIENCE_S)
 
 
 @contextmanager
