@@ -63,6 +63,27 @@ async def test_a_query_runs_and_is_the_address(page: Page, node: Broker) -> None
     assert page.complaints == []
 
 
+async def test_a_query_is_saved_by_name_in_the_browser(page: Page, node: Broker) -> None:
+    name = "input[aria-label='name of the query']"
+    await page.open(f"http://{node.http}/#/sql")
+    await page.type("textarea", "SELECT 7 * 6 AS answer")
+    await page.type(name, "<b>the answer</b>")
+    await page.click("Save query")
+    await page.wait_for("Saved queries of this browser", "<b>the answer</b>")
+    await page.open(f"http://{node.http}/#/topics")
+    await page.open(f"http://{node.http}/#/sql")
+    await page.wait_for("Saved queries of this browser")
+    await page.look("document.querySelector('form + h3 + ul a').click()")
+    await page.wait_for("1 row,", "42")
+    await page.look("document.querySelector(\"button[aria-label='Delete <b>the answer</b>']\").click()")
+    await page.wait_until("!document.body.innerText.includes('Saved queries')")
+    await page.look("localStorage.setItem('saved-queries', '{\"no\": \"list\"}')")
+    await page.open(f"http://{node.http}/#/topics")
+    await page.open(f"http://{node.http}/#/sql")
+    await page.wait_for("Save query")
+    assert page.complaints == []
+
+
 async def test_a_long_answer_is_cut(page: Page, node: Broker) -> None:
     await page.open(_sql(node, f"SELECT decode(value) AS value FROM {TOPIC}"))
     await page.wait_for("The first 1 000 rows", '{"id": 0}')

@@ -6,6 +6,7 @@ import { bytes, count, inJson } from "/console/units.js";
 
 const ROWS_MAX = 1000;
 const KEPT = 20;
+const SAVED_MAX = 200;
 const NOTHING = { rows: null, plan: null, problem: null, isCut: false, ms: 0 };
 
 export function Sql({ query, isPlan }) {
@@ -13,6 +14,7 @@ export function Sql({ query, isPlan }) {
   const [state, setState] = useState(NOTHING);
   const [busy, setBusy] = useState(null);
   const [turn, setTurn] = useState(0);
+  const [saved, setSaved] = useState(savedQueries);
   const editor = useRef(null);
   useEffect(() => {
     setText(query ?? "");
@@ -50,7 +52,46 @@ export function Sql({ query, isPlan }) {
     ${state.problem && html`<${Trouble} problem=${state.problem} />${placed(query, state.problem.message)}`}
     ${state.rows && html`<${Rows} state=${state} />`}
     ${state.plan && html`<${Plan} plan=${state.plan} />`}
+    <${Saved} text=${text.trim()} saved=${saved} setSaved=${setSaved} />
     ${!query && html`<${Beginning} />`}`;
+}
+
+/** Queries that the user has named. They are the browser's: a broker without logins knows no users, and a query is also an address to pass on. */
+function Saved({ text, saved, setSaved }) {
+  const [title, setTitle] = useState("");
+  const [problem, setProblem] = useState(null);
+  const keep = (queries) => {
+    try {
+      localStorage.setItem("saved-queries", JSON.stringify(queries));
+      setSaved(queries);
+      setProblem(null);
+      return true;
+    } catch {
+      setProblem({ message: "The browser keeps no more queries.", cure: "Delete some, or allow this page to store data." });
+      return false;
+    }
+  };
+  const add = (event) => {
+    event.preventDefault();
+    const others = saved.filter((each) => each.title !== title.trim());
+    if (others.length >= SAVED_MAX) setProblem({ message: `${SAVED_MAX} queries are saved already.`, cure: "Delete one." });
+    else if (keep([...others, { title: title.trim(), text }].sort((a, b) => a.title.localeCompare(b.title)))) setTitle("");
+  };
+  return html`<form class="bar" onSubmit=${add}><input aria-label="name of the query" placeholder="name" maxlength="100" value=${title} onInput=${(event) => setTitle(event.target.value)} />
+      <button disabled=${!text || !title.trim()}>Save query</button></form>
+    ${problem && html`<${Trouble} problem=${problem} />`}
+    ${saved.length > 0 && html`<h3>Saved queries of this browser</h3>
+      <ul>${saved.map((each) => html`<li key=${each.title}><a href=${address(each.text)} title=${each.text}>${each.title}</a>
+        ${" "}<button aria-label=${`Delete ${each.title}`} onClick=${() => keep(saved.filter((one) => one !== each))}>Delete</button></li>`)}</ul>`}`;
+}
+
+function savedQueries() {
+  try {
+    const found = JSON.parse(localStorage.getItem("saved-queries")) ?? [];
+    return found.filter((each) => typeof each?.title === "string" && typeof each.text === "string");
+  } catch {
+    return [];
+  }
 }
 
 const LEFT = "the page shows another query";
@@ -88,7 +129,7 @@ function cell(value) {
 function Plan({ plan }) {
   return html`<h3>What it read</h3><${Facts} facts=${[["rows", count(plan.rows_read)], ["blobs", count(plan.blobs_read)], ["bytes", bytes(plan.bytes_read)]]} />
     <h3>Topics</h3><${Table} rows=${plan.scans ?? []} empty="None." columns=${[
-      ["topic", (scan) => html`<a href=${`#/${scan.timestamp === undefined ? "topics" : "tables"}/${name(scan.topic)}`}>${scan.topic}</a>`, "text"], ["tablets", (scan) => scan.tablets.join(", "), "text"], ["columns", (scan) => scan.columns.join(", "), "text"],
+      ["topic", (scan) => scan.file ? scan.topic : html`<a href=${`#/${scan.timestamp === undefined ? "topics" : "tables"}/${name(scan.topic)}`}>${scan.topic}</a>`, "text"], ["tablets", (scan) => scan.tablets.join(", "), "text"], ["columns", (scan) => scan.columns.join(", "), "text"],
       ["blocks", (scan) => (scan.blocks === undefined ? "" : `${count(scan.blocks_read)} of ${count(scan.blocks)}`), "text"],
     ]} /><h3>Plan</h3><pre class="plan">${plan.plan}</pre>`;
 }
