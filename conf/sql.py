@@ -43,6 +43,20 @@ COLUMNS_BYTES_MAX = setting(
 RESULT_BYTES_MAX = setting(
     "pqbroker.sql.result.bytes.max", Kind.LONG, 256 * MIB, "Bytes of the answer to an SQL query at most.", low=1024
 )
+SQL_FILES_DIRECTORY = setting(
+    "pqbroker.sql.files.directory", Kind.STRING, "",
+    "Directory whose files SQL reads as relations: `files.prices.csv` is the file prices.csv in it. CSV with a line of "
+    "names, and Parquet; no links, no subdirectories. Read on the topic of that name is needed. Empty: no files.",
+)  # fmt: skip
+SQL_FILES_MAX = setting(
+    "pqbroker.sql.files.max", Kind.INT, 1000,
+    "Entries of `pqbroker.sql.files.directory` that lists of tables look at. A file beyond them can still be queried "
+    "by its name.", low=0, high=10_000,
+)  # fmt: skip
+SQL_FILES_BYTES_MAX = setting(
+    "pqbroker.sql.files.bytes.max", Kind.LONG, 256 * MIB,
+    "Size of a local file that an SQL query reads, at most; queries that name a larger one are refused.", low=0,
+)  # fmt: skip
 WORKER_IDLE_MS = setting(
     "pqbroker.sql.worker.idle.ms", Kind.INT, 60_000,
     "Time that a worker waits for another SQL query before it is ended; the first query after that waits for a start.",

@@ -9,7 +9,7 @@ from pqbroker.broker.web.routing.routes import Route
 
 _LEFT_OUT = "others are left out"
 _OWN = "of transactions of others"
-_NAMED = "each topic that the query names"
+_NAMED = "each topic that the query names; a local file is the topic files.NAME"
 _SEEN = (on_topic(Op.DESCRIBE),)
 _READ = (on_topic(Op.READ),)
 _WRITTEN = (on_topic(Op.WRITE),)

@@ -19,6 +19,8 @@ from pqbroker.tables.work.spelling import topic_of
 INFORMATION_SCHEMA: Final = "information_schema"
 TABLES: Final = "tables"
 COLUMNS: Final = "columns"
+FILE_KIND: Final = "file"
+"""Kind of local files."""
 _CATALOG: Final = "pqbroker"
 _MAIN: Final = "main"
 _NAMES: Final = {"table_catalog": pyarrow.string(), "table_schema": pyarrow.string(), "table_name": pyarrow.string()}
@@ -140,9 +142,16 @@ def _column_rows(entry: Mapping[str, Any], kinds: ColumnKinds) -> list[tuple[Any
 
 def _columns_of(entry: Mapping[str, Any]) -> tuple[frozenset[str], Mapping[str, Any], int]:
     """Return key columns, types of all columns by name, and how many of them a star shows."""
+    from pqbroker.tables.work.files.file_scan import FileScan
     from pqbroker.tables.work.typed import ARROW_TYPES
     from pqbroker.tables.work.views import registry_view, view_of
 
+    if entry["kind"] == FILE_KIND:
+        if entry["file"] is None:
+            return frozenset(), {}, 0
+        file = FileScan(entry["name"], entry["file"], (), has_star=True)
+        file.close()
+        return frozenset(), file.types, len(file.types)
     if (schema := entry.get("sorted")) is not None:
         types = {name: ARROW_TYPES[kind] for name, kind in [*schema["key"], *schema["value"]]}
         keys = frozenset(name for name, _ in schema["key"])

@@ -10,11 +10,12 @@ Once it has a query the worker leads; the kinds of messages:
                       decoding: as below, or null, columns_max: of a registry's schema,
                       unmounted: [tablet], revisions: [what changes when rows of a partition go]}}}; of a sorted table
                       {sorted: its schema, as below, pivots: the first key of each tablet, timestamp: what the query
-                      reads at, unmounted}
+                      reads at, unmounted}; of a local file {file: {directory, name, bytes_max, columns_max}}
     worker  check     {name: topic or table that the caller may read}; answered by
     broker  checked   {}
     worker  list      {after: a name, names: [name] or null: all, columns: whether they are wanted}; answered by
-    broker  listed    {tables: [{name, kind, tablets, columns, formats, decoding, columns_max, or sorted: as above}],
+    broker  listed    {tables: [{name, kind, tablets, columns, formats, decoding, columns_max, or sorted or
+                      file: as above}],
                       next: what the next page is after, or null}
     worker  read      {topic, partition, offset, end_offset, timestamp_min, timestamp_max: or null, facts: whether
                       they are wanted, commits: [least, greatest] timestamp of rows' commits, or null; is_verified:

@@ -17,6 +17,7 @@ from pqbroker.tables.refusals import nearest
 from pqbroker.tables.work.batches import RowRange
 from pqbroker.tables.work.catalogs import Catalog, ColumnKinds
 from pqbroker.tables.work.database import forget_database, open_for_query
+from pqbroker.tables.work.files.file_scan import FileScan
 from pqbroker.tables.work.kept_columns import KeptColumns
 from pqbroker.tables.work.messages import Line, Stopped
 from pqbroker.tables.work.parsing import Named, Parsed, parse
@@ -36,8 +37,8 @@ _NO_COLUMN = re.compile(r'(?:Referenced column|does not have a column named) "(.
 """DuckDB's own words name as candidates only columns that the query has rightly."""
 Found = Mapping[str, Any]
 """Description of a topic by the broker: its `id`, `bounds` of its partitions, `columns` of its schema; or of a sorted
-table: its columns as `sorted`, `pivots`, the `timestamp` of the query."""
-Scan = TopicScan | SortedTableScan
+table: its columns as `sorted`, `pivots`, the `timestamp` of the query; or of a local `file`, where it lies."""
+Scan = TopicScan | SortedTableScan | FileScan
 
 
 def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Watch) -> Any:
@@ -60,8 +61,7 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Wa
                 connection.register(catalog.relation, catalog.rows(line, ColumnKinds(connection)))
             for named in parsed.topics:
                 reads = wanted[named.relation]
-                rows = scan(line, reads, tally, kept) if isinstance(reads, TopicScan) else reads.rows(line, tally)
-                connection.register(named.relation, _rows(named, reads, rows))
+                connection.register(named.relation, _rows(named, reads, _read(line, reads, tally, kept)))
             if document["explain"]:
                 return _explain(connection, parsed, list(wanted.values()), tally)
             relation = connection.sql(parsed.sql, params=parsed.parameters or None)
@@ -80,6 +80,9 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Wa
         finally:
             watch.look = None
             stopping.end()
+            for each in wanted.values():
+                if isinstance(each, FileScan):
+                    each.close()
     return None
 
 
@@ -107,7 +110,9 @@ class Stopping:
 
 
 def _wanted(named: Named, found: Found) -> Scan:
-    """Return the rows that the query's ranges leave of each tablet."""
+    """Return the rows that the query's ranges leave of each tablet, or a file."""
+    if "file" in found:
+        return FileScan(named.topic, found["file"], named.used, has_star=named.has_star)
     wanted = SortedTableScan(named, found) if "sorted" in found else _wanted_of_topic(named, found)
     closed = sorted({span.tablet for span in wanted.spans}.intersection(found["unmounted"]))
     if closed:
@@ -142,6 +147,12 @@ def _wanted_of_topic(named: Named, found: Found) -> TopicScan:
     columns = view.columns(named.used, has_star=named.has_star)
     origin = Origin(found["id"], found.get("revisions", ()))
     return TopicScan(named.topic, spans, columns, times.least, view, origin, commits, most)
+
+
+def _read(line: Line, reads: Scan, tally: Tally, kept: KeptColumns) -> Iterator[Any]:
+    if isinstance(reads, TopicScan):
+        return scan(line, reads, tally, kept)
+    return reads.rows(tally) if isinstance(reads, FileScan) else reads.rows(line, tally)
 
 
 def _rows(named: Named, wanted: Scan, rows: Iterator[Any]) -> Any:

@@ -807,6 +807,25 @@ LIMITS = (
         "tables/work/test_kept_columns.py::test_a_scan_of_more_than_there_is_room_for_keeps_its_part",
     ),
     Limit(
+        "bytes of a local file that an SQL query reads", ("pqbroker.sql.files.bytes.max",), "413, FILE_TOO_LARGE",
+        "broker/web/test_sql_files.py::test_damaged_and_hostile_files_are_refused_by_name_and_cost_no_worker",
+        share=Share.REQUEST,
+    ),
+    Limit(
+        "columns, footer and rows of a local file",
+        (
+            "pqbroker.table.columns.max", "tables/work/files/formats.py:FOOTER_BYTES_MAX",
+            "tables/work/files/formats.py:LINE_BYTES_MAX", "tables/work/files/formats.py:HEAD_BYTES_MAX",
+        ),
+        "400, INVALID_FILE",
+        "broker/web/test_sql_files.py::test_damaged_and_hostile_files_are_refused_by_name_and_cost_no_worker",
+        share=Share.REQUEST,
+    ),
+    Limit(
+        "files that a list of tables looks at", ("pqbroker.sql.files.max",), "the others are not listed",
+        "broker/services/sql/test_files.py::test_a_list_looks_at_the_first_entries_alone",
+    ),
+    Limit(
         "least times of records kept for later SQL queries", ("broker/services/sql/least_times.py:TIME_SPANS_MAX",),
         "the oldest go, rows are read again",
         "broker/services/sql/test_least_times.py"

@@ -1,11 +1,13 @@
-"""Topics and tables that a caller may read, page by page, for `information_schema` in SQL. No record is read."""
+"""Topics, tables and local files that a caller may read, page by page, for `information_schema`. No record is read."""
 
+import asyncio
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pqbroker.broker.ground.access import AclOperation, is_allowed
+from pqbroker.broker.services.sql.files import list_files, place_of
 from pqbroker.broker.services.topics.finding import topic_resource
 from pqbroker.broker.services.topics.named_registries import decoding_of
 from pqbroker.broker.services.topics.topic_schemas import schema_of
@@ -31,7 +33,7 @@ class Listing:
     async def page(self, after: str, names: Sequence[str] | None, *, has_columns: bool) -> dict[str, Any]:
         """Return the page behind a name as {tables, next}. `names`: those that the query names, or None: every one."""
         if self._names is None:
-            self._names = sorted(set(self._every_name() if names is None else names))
+            self._names = sorted(set(await self._every_name() if names is None else names))
         found: list[dict[str, Any]] = []
         columns, first = 0, bisect_right(self._names, after)
         last = after
@@ -44,24 +46,27 @@ class Listing:
                 break
         return {"tables": found, "next": last if self._names and last < self._names[-1] else None}
 
-    def _every_name(self) -> list[str]:
-        opening = self._caller.node.cell.current
-        return [*opening.topics.names(or_static=True), *opening.sorted_tables.tables]
+    async def _every_name(self) -> list[str]:
+        node = self._caller.node
+        files = await asyncio.to_thread(list_files, node.settings) if node.settings.sql_files_directory else ()
+        return [*node.cell.current.topics.names(or_static=True), *node.cell.current.sorted_tables.tables, *files]
 
     def _entry(self, name: str, *, has_columns: bool, is_named: bool) -> dict[str, Any] | None:
-        """Return a topic or table, or None where none has the name or the caller may not read it. A registry is asked
-        for the schema only of what the query names."""
+        """Return a topic, table or file, or None where none has the name or the caller may not read it. A registry is
+        asked for the schema only of what the query names, and only such a file is opened."""
         opening = self._caller.node.cell.current
         topic = opening.topics.get(name, or_static=True)
         table = opening.sorted_tables.tables.get(name) if topic is None else None
-        if topic is None and table is None:
+        place = place_of(name, self._caller.node.settings) if topic is None and table is None else None
+        if topic is None and table is None and place is None:
             return None
         if not is_allowed(self._caller, AclOperation.READ, topic_resource(name)):
             return None
         if table is not None:
             sorted_ = {"sorted": schema_document(table)} if has_columns else {}
             return {"name": name, "kind": "sorted table", "tablets": len(table.tablets), **sorted_}
-        assert topic is not None
+        if topic is None:
+            return {"name": name, "kind": "file", "tablets": None, "file": place if is_named else None}
         columns, formats = schema_of(topic) or (None, {})
         kind = "static table" if topic.record.is_static else "topic" if columns is None else "table"
         entry = {"name": name, "kind": kind, "tablets": len(topic.partitions)}

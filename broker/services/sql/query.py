@@ -70,6 +70,10 @@ class ReadTargets(Protocol):
     def sorted_table(self, name: str) -> "SortedTable":
         """KafkaError, TableError."""
 
+    def file(self, name: str) -> Mapping[str, Any] | None:
+        """Return the local file that the name means, as a worker opens it; None: it means none. KafkaError where the
+        caller may not read it."""
+
     async def listed(self, after: str, names: Sequence[str] | None, *, has_columns: bool) -> dict[str, Any]:
         """Return a page of topics and tables, as `Listing` makes it."""
 
@@ -161,7 +165,13 @@ class Query:
                 return message
 
     async def _snapshot(self, names: list[str]) -> dict[str, Any]:
-        """Return what the worker needs to know of topics and sorted tables. What comes later is none of the query's."""
+        """Return what the worker needs to know of topics, sorted tables and files. What comes later is none of the
+        query's."""
+        places = {name: place for name in names if (place := self._targets.file(name)) is not None}
+        files = {name: {"file": place} for name, place in places.items()}
+        return files | await self._snapshot_of_tables([name for name in names if name not in places])
+
+    async def _snapshot_of_tables(self, names: list[str]) -> dict[str, Any]:
         of_tables = [name for name in names if self._targets.is_sorted(name)]
         if self._question.timestamp is not None and not of_tables:
             text = "timestamp or transaction is given, and the query names no sorted table"
@@ -175,7 +185,9 @@ class Query:
             raise QueryRefused(refusal.code, refusal.message, refusal.cure) from None
 
     def _check_named(self, name: str) -> None:
-        """QueryRefused, KafkaError unless it is a topic or table that the caller may read."""
+        """QueryRefused, KafkaError unless it is a topic, table or file that the caller may read."""
+        if self._targets.file(name) is not None:
+            return
         try:
             self._targets.sorted_table(name) if self._targets.is_sorted(name) else self._targets.topic(name)
         except TableError as refusal:

@@ -1,7 +1,7 @@
 """SQL over topics: one query, its answer while it is made."""
 
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from difflib import get_close_matches
 from itertools import islice
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pqbroker.broker.ground.access import AclOperation, check_access
 from pqbroker.broker.ground.refusals import REFUSED
+from pqbroker.broker.services.sql.files import place_of
 from pqbroker.broker.services.sql.listing import Listing
 from pqbroker.broker.services.sql.query import Query, Question, check_params
 from pqbroker.broker.services.topics.finding import every_topic, find_topic, topic_resource
@@ -38,7 +39,7 @@ _STATUSES = {
     "TOO_MANY_QUERIES": 503, "WORKER_LOST": 503, "QUERY_TOO_LONG": 504, "QUERY_TOO_LARGE": 413, "RESULT_TOO_LARGE": 413,
     "TABLES_NOT_INSTALLED": 501, "CORRUPT_MESSAGE": 500, "WRONG_STATE": 409,
     "NO_TABLE": 404, "TABLE_CHANGED": 409, "TABLET_BUSY": 503, "TABLET_DAMAGED": 409, "TABLET_NOT_OPEN": 409,
-    "TABLET_STARTING": 503, "ROW_LOCKED": 503,
+    "TABLET_STARTING": 503, "ROW_LOCKED": 503, "NO_FILE": 404, "FILE_TOO_LARGE": 413,
 }  # fmt: skip
 """HTTP status of refusals before the first byte, by code; others have 400."""
 
@@ -67,7 +68,7 @@ async def query(call: Call) -> Stream:
 
 
 class CallersTargets:
-    """Topics and sorted tables that the caller of a query may read."""
+    """Topics, sorted tables and local files that the caller of a query may read."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -107,6 +108,16 @@ class CallersTargets:
         from pqbroker.broker.services.sorted_tables.finding import find_sorted
 
         return find_sorted(self._call, AclOperation.READ, name)
+
+    def file(self, name: str) -> Mapping[str, Any] | None:
+        """Return the local file that the name means; None: it means none. KafkaError."""
+        opening = self._call.node.cell.current
+        place = place_of(name, self._call.node.settings)
+        if place is None or self.is_sorted(name) or opening.topics.get(name, or_static=True) is not None:
+            return None
+        self._names.add(name)
+        check_access(self._call, AclOperation.READ, topic_resource(name))
+        return place
 
     async def listed(self, after: str, names: Sequence[str] | None, *, has_columns: bool) -> dict[str, Any]:
         return await self._listing(names).page(after, names, has_columns=has_columns)

@@ -1,7 +1,8 @@
 """Every path under /v1 asks the same place as the Kafka APIs whether the caller may do what it does."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -220,3 +221,24 @@ async def test_the_document_of_the_paths_is_open_to_all(guarded: str) -> None:
         for path in OPEN:
             async with session.get(guarded + path) as answer:
                 assert answer.status == 200
+
+
+async def test_a_local_file_is_read_and_listed_by_a_rule_for_the_topic_of_its_name(
+    start: Callable[..., Awaitable[Node]], tmp_path: Path
+) -> None:
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("n\n1\n")
+    access = RuleAccess((), allows_unruled=False, decisions_max=lambda: 1000)
+    pattern = (AclKind.TOPIC, AclPattern.LITERAL, "files.a.csv", EVERY_USER, "*", AclOperation.READ)
+    access.follow(AclRule(*pattern, AclPermission.ALLOW), {})
+    node = (await start(sql_files_directory=str(tmp_path))).server.node
+    close, address = await start_http(replace(node, access=access), Address("127.0.0.1", 0))
+    found = {}
+    async with aiohttp.ClientSession() as session:
+        for query in ("SELECT n FROM files.a.csv", "SELECT n FROM files.b.csv", "DESCRIBE files.b.csv", "SHOW TABLES"):
+            async with session.post(f"http://{address}/v1/sql", json={"query": query}) as answer:
+                found[query] = (answer.status, await answer.text())
+    await close()
+    assert found["SELECT n FROM files.a.csv"] == (200, '{"n":1}\n')
+    assert found["SELECT n FROM files.b.csv"][0] == found["DESCRIBE files.b.csv"][0] == 403
+    assert found["SHOW TABLES"] == (200, '{"name":"files.a.csv","kind":"file"}\n')

@@ -46,6 +46,9 @@ class _ReadTargets:
     def sorted_table(self, name: str) -> SortedTable:
         return table(self._web)
 
+    def file(self, name: str) -> None:
+        """No name means a file."""
+
     async def listed(self, after: str, names: Sequence[str] | None, *, has_columns: bool) -> dict[str, Any]:
         raise AssertionError(names)
 

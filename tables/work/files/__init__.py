@@ -1,0 +1,1 @@
+"""Local files as relations of SQL: opened by name in one directory, read by pyarrow."""
