@@ -126,7 +126,7 @@ def _head(file: BinaryIO) -> tuple[list[str], str]:
     text = data.decode("utf-8-sig", errors="replace")
     if not text.strip():
         raise FileDamaged("it is empty")
-    delimiter = max(_DELIMITERS, key=text.partition("\n")[0].count)
+    delimiter = max(_DELIMITERS, key=text.lstrip("\r\n").partition("\n")[0].count)
     try:
         lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
         return next((line for line in lines if line), []), delimiter
