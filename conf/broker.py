@@ -1,9 +1,9 @@
 """Broker settings: every limit and choice of a node. Names are Kafka's where Kafka has one, `pqbroker.` otherwise.
 
-Those of access rules, the audit log, TLS, the cleaner, HTTP, logins, quotas, registries, searches, SQL, consumer
-groups, transactional producers and test brokers are declared in `access`, `audit`, `tls`, `cleaner`, `http`, `logins`
-and `oauth`, `quotas`, `registry`, `search`, `sql`, `consumer_groups`, `transactional_producers` and `cues`; those of
-Kafka's that change nothing here are tables, in `without_effect` and `access_control`.
+Those of access rules, the audit log, TLS, the cleaner, HTTP, logins, several nodes, quotas, registries, searches, SQL,
+consumer groups, transactional producers and test brokers are declared in `access`, `audit`, `tls`, `cleaner`, `http`,
+`logins` and `oauth`, `peers`, `quotas`, `registry`, `search`, `sql`, `consumer_groups`, `transactional_producers` and
+`cues`; those of Kafka's that change nothing here are tables, in `without_effect` and `access_control`.
 """
 
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from pqbroker.conf import (
     cues,
     http,
     logins,
+    peers,
     quotas,
     registry,
     search,
@@ -411,6 +412,9 @@ class BrokerSettings:
     registry_schemas_max: int = registry.SCHEMAS_MAX
     registry_decodings_max: int = registry.DECODINGS_MAX
     registry_decoding_ms_max: int = registry.DECODING_MS_MAX
+    peer_frame_bytes_max: int = peers.PEER_FRAME_BYTES_MAX
+    peer_request_timeout_ms: int = peers.PEER_REQUEST_TIMEOUT_MS
+    node_silence_ms: int = peers.NODE_SILENCE_MS
     search_searches_max: int = search.SEARCHES_MAX
     search_time_ms_max: int = search.SEARCH_TIME_MS_MAX
     search_bytes_max: int = search.SEARCH_BYTES_MAX

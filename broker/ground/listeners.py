@@ -42,6 +42,14 @@ class Listener:
     takes_files: bool = True
     """True if answers may leave past the transport (`sendfile`). Under TLS they never do: they would be unencrypted."""
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    node: int = 0
+    """Number of the node among several: its own port is as much above that of the address, which all nodes share
+    (`node_ports.py`). 0: there is one node."""
+
+    @property
+    def shared_port(self) -> int:
+        """Return the port that all nodes have, of several; 0: there is one node."""
+        return self.address.port if self.node else 0
 
     @property
     def has_login(self) -> bool:
@@ -120,12 +128,24 @@ def bind_all(listeners: Iterable[Listener]) -> list[tuple[Listener, list[socket.
     bound: list[tuple[Listener, list[socket.socket]]] = []
     try:
         for listener in listeners:
-            sockets, address = bind(listener.address)
+            sockets, address = _bind_for(listener)
             bound.append((replace(listener, address=address), sockets))
     except CannotListen:
         close_all(bound)
         raise
     return bound
+
+
+def _bind_for(listener: Listener) -> tuple[list[socket.socket], Address]:
+    if not listener.node:
+        return bind(listener.address)
+    shared, own = bind_shared(listener.address), replace(listener.address, port=listener.address.port + listener.node)
+    try:
+        return shared + bind_shared(own), listener.address
+    except CannotListen:
+        for listening in shared:
+            listening.close()
+        raise
 
 
 def close_all(bound: Iterable[tuple[Listener, list[socket.socket]]]) -> None:
@@ -139,7 +159,7 @@ def bind(address: Address) -> tuple[list[socket.socket], Address]:
 
     localhost means 127.0.0.1 and ::1 (librdkafka tries ::1 first); a machine without IPv6 has the first only.
     """
-    hosts = ["127.0.0.1", "::1"] if address.host == "localhost" else [address.host]
+    hosts = _hosts_of(address)
     for _ in range(PORT_ATTEMPTS):
         first = _listen(hosts[0], address.port)
         bound = Address(address.host, first.getsockname()[1])
@@ -152,11 +172,35 @@ def bind(address: Address) -> tuple[list[socket.socket], Address]:
     raise CannotListen(f"found no port that is free on each of {', '.join(hosts)}; name one")
 
 
-def _listen_also(hosts: list[str], port: int) -> list[socket.socket]:
+def bind_shared(address: Address, *, listens: bool = True) -> list[socket.socket]:
+    """Sockets for an address with a port that other processes of the same user may bind so too, and clients are spread
+    over those that listen. CannotListen. `listens=False`: the port is held, and no client comes."""
+    shared = _SharedPort(listens)
+    first, *others = _hosts_of(address)
+    held = _listen(first, address.port, shared)
+    try:
+        return [held, *_listen_also(others, address.port, shared)]
+    except CannotListen:
+        held.close()
+        raise
+
+
+def _hosts_of(address: Address) -> list[str]:
+    return ["127.0.0.1", "::1"] if address.host == "localhost" else [address.host]
+
+
+@dataclass(frozen=True, slots=True)
+class _SharedPort:
+    """A port that several processes bind."""
+
+    listens: bool
+
+
+def _listen_also(hosts: list[str], port: int, shared: _SharedPort | None = None) -> list[socket.socket]:
     listening = []
     for host in hosts:
         try:
-            listening.append(_listen(host, port))
+            listening.append(_listen(host, port, shared))
         except _NoSuchAddress:
             log.warning("this machine has no %s; localhost is served on 127.0.0.1 only", host)
     return listening
@@ -166,7 +210,7 @@ class _NoSuchAddress(CannotListen):
     """The machine has no such address or address family."""
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int, shared: _SharedPort | None = None) -> socket.socket:
     where = Address(host, port)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -181,8 +225,11 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if shared is not None:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listening.bind(address)
-        listening.listen(BACKLOG)
+        if shared is None or shared.listens:
+            listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
         raise _refusal(error, where) from None

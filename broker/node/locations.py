@@ -31,10 +31,10 @@ _KAFKAS_FILE = "meta.properties"
 
 @dataclass(frozen=True, slots=True)
 class Locations:
-    """Locations of one node. `data`: a directory, or `:memory:`."""
+    """Locations of one node. `data`: a directory, or `:memory:`; `http`: None for a node that serves none."""
 
     kafka: tuple[Listener, ...]
-    http: Listener
+    http: Listener | None
     data: str
 
 

@@ -10,7 +10,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +44,7 @@ from pqbroker.storage.engine_kinds import MEMORY, kind_of
 from pqbroker.storage.tablets.scheme_objects import STORED_USERS
 
 if TYPE_CHECKING:
+    from pqbroker.broker.node.orders import Orders
     from pqbroker.broker.node.parts import Node
     from pqbroker.broker.node.server import Server
 
@@ -59,6 +62,7 @@ _SWITCH_INTERVAL_S = 0.001
 _OWN_DIRECTORY = 0o700
 _OTHERS = 0o077
 """Rights that nobody but the node's user gets on new files."""
+ONE_NODE = "1"
 INTERRUPTED = 130
 """Exit status after a second Ctrl-C, as a shell has it."""
 
@@ -66,9 +70,14 @@ INTERRUPTED = 130
 class ServeError(Exception):
     """The node cannot serve, or not any more; the text is for the user."""
 
+    status = 1
+    """Exit status of the process."""
+
 
 class WrongSettings(ServeError):
     """Settings that cannot be meant: typed on the command line, in a file or in the environment."""
+
+    status = 2
 
 
 def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -100,6 +109,11 @@ def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         help=f"Super user to make unless it exists; its password is in {PASSWORD} or {PASSWORD_FILE}, or typed.",
     )  # fmt: skip
     parser.add_argument(
+        "--nodes", metavar="COUNT", default=ONE_NODE,
+        help="Processes that serve the data together, one for each core; auto: as many as there are cores. Default: "
+        "1. More than 1 are not ready in this version.",
+    )  # fmt: skip
+    parser.add_argument(
         "--log-level", choices=LOG_LEVELS, default="info", metavar="|".join(LOG_LEVELS),
         help="Least level that is logged. Default: info.",
     )  # fmt: skip
@@ -109,25 +123,51 @@ def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal to stop; ServeError when the node cannot, WrongSettings when an option is invalid."""
     begin_log(options.log_level)
-    os.umask(_OTHERS)  # a directory may hold users and tokens: its files and its backups are for its owner alone
-    keep_freed_memory()
+    prepare_process()
     raise_limit()
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     if options.data == "":
         raise WrongSettings(f"--data is empty; give a directory, or {MEMORY}")
-    try:
+    with as_serve_errors(options.data):
         texts = read_texts(options.config, os.environ, options.assignments)
         locations = choose_locations(Options(options.kafka, options.http, options.data), os.environ, texts)
         settings = parse(BrokerSettings, texts)
         set_log_format(settings.log_format)
+        start = ServeStart(settings, locations, _first_user(options.user))
+        if options.nodes != ONE_NODE:
+            return _serve_several(options, start, texts)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(_serve(settings, locations, _first_user(options.user)))
+            return runner.run(_serve(start))
+
+
+def prepare_process() -> None:
+    """Set what holds for the whole process, before anything else is done in it."""
+    os.umask(_OTHERS)  # a directory may hold users and tokens: its files and its backups are for its owner alone
+    keep_freed_memory()
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+
+
+@contextmanager
+def as_serve_errors(data: str | None) -> Iterator[None]:
+    """Raise what ends a start, or a node, as ServeError or WrongSettings."""
+    try:
+        yield
     except (AddressError, ConfigError, SecurityError) as error:
         raise WrongSettings(str(error)) from error
     except (CannotListen, EngineError) as error:
         raise ServeError(str(error)) from error
     except (CommitRefused, ShardLost) as error:
-        raise ServeError(f"cannot open {locations.data}: {error}") from error
+        raise ServeError(f"cannot open {data}: {error}") from error
+
+
+def _serve_several(options: argparse.Namespace, start: "ServeStart", texts: Mapping[str, str]) -> int:
+    """Be the parent of several nodes; raises as `run`."""
+    from pqbroker.broker.node.parent import count_nodes, serve_several
+
+    nodes = count_nodes(options.nodes, start.settings, start.locations.data)
+    if nodes == 1:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(_serve(start))
+    return serve_several(start, nodes, texts, options.log_level)
 
 
 def _first_user(name: str | None) -> FirstUser | None:
@@ -135,18 +175,37 @@ def _first_user(name: str | None) -> FirstUser | None:
     return None if name is None else FirstUser(name, password_for(name, os.environ, is_new=True))
 
 
-async def _serve(settings: BrokerSettings, locations: Locations, first_user: FirstUser | None) -> int:
-    from pqbroker.broker.node.server import Server
-    from pqbroker.storage.tablets.start_check import check_start
+@dataclass(frozen=True, slots=True)
+class ServeStart:
+    """Everything that a start goes by. `orders`: those of a parent process; None: the broker has one node."""
 
-    stopping, data, began_at = _stop_on_signals(), locations.data, time.monotonic()
-    kind = kind_of(data)
-    await kind.preview(data, settings, check_start)
-    server = Server(settings, kind.engine(data, settings), locations.kafka, locations.http)
-    await server.start(first_user)
+    settings: BrokerSettings
+    locations: Locations
+    first_user: FirstUser | None = None
+    orders: "Orders | None" = None
+
+
+async def _serve(start: ServeStart) -> int:
+    data = start.locations.data
+
+    def ready(server: "Server") -> None:
+        kafka_addresses = ",".join(map(str, server.listeners))
+        print(f"ready kafka={kafka_addresses} http={server.http_url} data={data}", flush=True)
+
+    return await serve_until(start, stop_on_signals(), ready)
+
+
+async def serve_until(
+    start: ServeStart, stopping: "asyncio.Future[None]", ready: Callable[["Server"], None]
+) -> int:
+    """Serve until `stopping` is resolved; `ready` is called once. Raises ServeError when the node fails, and what its
+    start raises."""
+    settings, began_at = start.settings, time.monotonic()
+    server = await _make_server(start)
+    await server.start(start.first_user)
     if server.node.cell.current.scheme.rows(STORED_USERS):
-        _close_directory(data)
-    log.info("%s", describe_start(server.node, data, time.monotonic() - began_at))
+        _close_directory(start.locations.data)
+    log.info("%s", describe_start(server.node, start.locations.data, time.monotonic() - began_at))
     cycles, node = CycleCollector(), server.node
     load = Load(
         lambda: node.metrics.bytes_in, lambda: node.answers.made, lambda: _served_objects(node),
@@ -154,15 +213,8 @@ async def _serve(settings: BrokerSettings, locations: Locations, first_user: Fir
     )  # fmt: skip
     cycles.begin(load.served())
     collecting = asyncio.create_task(cycles.collect_at_quiet_moments(load, node.metrics.observe_deep_pass))
-    if in_vain := set_in_vain(server.node.settings):
-        log.warning("set without effect in this broker: %s", ", ".join(in_vain))
-    tell_limit(settings)
-    if settings.test_door:
-        log.warning("pqbroker.test.door=true: HTTP clients may make requests and the store fail; for tests only")
-    if settings.durability != "fsync":
-        log.warning("pqbroker.durability=%s: a power loss may take acknowledged records", settings.durability)
-    kafka_addresses = ",".join(map(str, server.listeners))
-    print(f"ready kafka={kafka_addresses} http={server.http_url} data={data}", flush=True)
+    _warn_of(settings, server)
+    ready(server)
     ends: list[asyncio.Future[Any]] = [stopping, server.failed]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     collecting.cancel()
@@ -170,6 +222,32 @@ async def _serve(settings: BrokerSettings, locations: Locations, first_user: Fir
     if server.failed.done():
         raise ServeError(str(server.failed.result()))
     return 0
+
+
+async def _make_server(start: ServeStart) -> "Server":
+    """Return the server of the data, which was looked at before. Raises EngineError."""
+    from pqbroker.broker.node.server import Server
+    from pqbroker.storage.tablets.start_check import check_start
+
+    settings, locations = start.settings, start.locations
+    if start.orders is not None:
+        from pqbroker.broker.node.node_server import make_node_server
+
+        return await make_node_server(start.orders, settings)
+    kind = kind_of(locations.data)
+    await kind.preview(locations.data, settings, check_start)
+    return Server(settings, kind.engine(locations.data, settings), locations.kafka, locations.http)
+
+
+def _warn_of(settings: BrokerSettings, server: "Server") -> None:
+    """Log what is set and may surprise."""
+    if in_vain := set_in_vain(server.node.settings):
+        log.warning("set without effect in this broker: %s", ", ".join(in_vain))
+    tell_limit(settings)
+    if settings.test_door:
+        log.warning("pqbroker.test.door=true: HTTP clients may make requests and the store fail; for tests only")
+    if settings.durability != "fsync":
+        log.warning("pqbroker.durability=%s: a power loss may take acknowledged records", settings.durability)
 
 
 def _close_directory(data: str) -> None:
@@ -190,7 +268,7 @@ async def _stop(server: "Server") -> None:
     log.info("stopped")
 
 
-def _stop_on_signals() -> "asyncio.Future[None]":
+def stop_on_signals() -> "asyncio.Future[None]":
     """A future that the first SIGTERM or Ctrl-C resolves; a second Ctrl-C ends the process at once."""
     loop = asyncio.get_running_loop()
     stopping: asyncio.Future[None] = loop.create_future()

@@ -46,6 +46,7 @@ from pqbroker.broker.node.figures import read_figures
 from pqbroker.broker.node.first_user import FirstUser
 from pqbroker.broker.node.group_samples import group_samples
 from pqbroker.broker.node.login_start import add_first_user, check_listeners, check_open_listeners
+from pqbroker.broker.node.node_place import NodePlace
 from pqbroker.broker.node.partition_samples import Sums
 from pqbroker.broker.node.parts import Node
 from pqbroker.broker.node.process_samples import process_samples
@@ -75,6 +76,7 @@ from pqbroker.storage.tablets.scheme_quotas import QUOTAS
 if TYPE_CHECKING:
     from pqbroker.broker.ground.tls.handshakes import Handshakes
     from pqbroker.broker.ground.tls.tls_listeners import TlsListeners
+    from pqbroker.broker.node.place_links import FirstPlace, MemberPlace
     from pqbroker.broker.services.logins.web_keys import ListenerKeys
 
 log = logging.getLogger(__name__)
@@ -117,6 +119,12 @@ def _audit_samples(audit: AuditLog | None) -> list[Sample]:
     return [Sample("audit_lines", count, (name,)) for name, count in zip(names, counts, strict=True)]
 
 
+def _listeners_of(kafka: Address | Sequence[Listener] | NodePlace) -> tuple[Listener, ...]:
+    if isinstance(kafka, NodePlace):
+        return kafka.listeners
+    return (Listener(DEFAULT_NAME, kafka),) if isinstance(kafka, Address) else tuple(kafka)
+
+
 class Server:
     """A node serving Kafka on its listeners and HTTP on another address (None: no HTTP). start, then stop."""
 
@@ -124,7 +132,7 @@ class Server:
         self,
         settings: BrokerSettings,
         engine: Engine,
-        kafka: Address | Sequence[Listener],
+        kafka: Address | Sequence[Listener] | NodePlace,
         http: Address | Listener | None = None,
         clock: Callable[[], int] = wall_clock_ms,
     ) -> None:
@@ -143,7 +151,9 @@ class Server:
         self._log_tail = LogTail()
         self._tasks: list[asyncio.Task[None]] = []
         self._http_close: Callable[[], Awaitable[None]] | None = None
-        self.listeners = (Listener(DEFAULT_NAME, kafka),) if isinstance(kafka, Address) else tuple(kafka)
+        self._place = kafka if isinstance(kafka, NodePlace) else None
+        """None: the broker has one node."""
+        self.listeners = _listeners_of(kafka)
         self._http = Listener(HTTP_NAME, http) if isinstance(http, Address) else http
         self._tls = self._encrypted()
         """None: no listener is encrypted."""
@@ -204,6 +214,7 @@ class Server:
             self._tls.begin(loop, lambda: self.node.settings)
         self._follow_scheme()
         self._dispatcher = Dispatcher(self.node, APIS)
+        self._links = None if self._place is None else await self._begin_links(self._place)
         before_login = await self._receiving_before_login()
         for listener, sockets in bound:
             served = replace(listener, advertised=advertised.get(listener.name))
@@ -231,6 +242,8 @@ class Server:
             self._tls.close()
         self._cell.current.coordinators.close()
         await self.node.connections.drain(self._settings.drain_timeout_ms / 1000)
+        if self._links is not None:
+            await self._links.stop()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -276,11 +289,19 @@ class Server:
         self, listener: Listener, receiving: Receiving, before_login: Receiving | None
     ) -> Callable[[], Connection]:
         """Return what makes the connections of a listener."""
-        node, dispatcher = self.node, self._dispatcher
+        node, dispatcher = self.node, self._dispatcher if self._links is None else self._links.entrance
         if not listener.has_login or before_login is None:
             return partial(Connection, node, dispatcher, receiving, node.connections, listener)
         entrance = LoginEntrance(dispatcher, receiving)
         return partial(Connection, node, entrance, before_login, node.connections, listener)
+
+    async def _begin_links(self, place: NodePlace) -> "FirstPlace | MemberPlace":
+        """Begin what the node does over the peer link."""
+        from pqbroker.broker.node.place_links import take_place
+
+        links = take_place(place, self.node, self._dispatcher)
+        await links.start()
+        return links
 
     def _end_audit(self) -> None:
         if self._audit is not None:
@@ -333,7 +354,7 @@ class Server:
             sessions=FetchSessions(settings.fetch_sessions_max, settings.fetch_session_partitions_max, self._clock),
             producer_ids=ProducerIds(self._producer_id_block),
             cluster_id=self._cell.current.scheme.cluster_id,
-            leaders=Leaders(settings.node_id),
+            leaders=Leaders(settings.node_id, () if self._place is None else self._place.ids(settings.node_id)),
             turns=Turns(loop),
             answers=AnswerBudget(settings.unsent_bytes_max, loop.time),
             connections=connections,

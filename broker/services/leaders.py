@@ -1,6 +1,7 @@
 """Nodes that lead a partition, coordinate a group or run a cell: the one place that names them.
 
-One node runs everything today, so every answer is that node.
+A broker of one node runs everything there. Of several nodes the first one runs the system cell and coordinates all
+groups.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,18 +17,20 @@ NO_NODE: Final = -1
 class Leaders:
     """The nodes of the cluster and what each of them runs, as the node `own` knows it; nodes by their ids."""
 
-    def __init__(self, own: int) -> None:
+    def __init__(self, own: int, nodes: Sequence[int] = ()) -> None:
+        """`nodes`: ids of several nodes, the one with the system cell first."""
         self.own = own
-
-    @property
-    def nodes(self) -> Sequence[int]:
-        """All nodes that serve."""
-        return (self.own,)
+        self.nodes = nodes or (own,)
+        """All nodes, whether they serve now or are started again."""
 
     @property
     def controller(self) -> int:
         """The node that decides what the cluster looks like: the one that runs the system cell."""
-        return self.own
+        return self.nodes[0]
+
+    def port(self, node_id: int, port: int) -> int:
+        """Return the port of a node at a listener with this port: its own where the broker has one node."""
+        return port if len(self.nodes) == 1 else port + 1 + self.nodes.index(node_id)
 
     def of_partition(self, partition: PartitionServer) -> int:
         """The node that a partition is read and written at; NO_NODE while its tablet is unmounted. Its leader epoch is

@@ -36,7 +36,7 @@ def _run(arguments: Sequence[str]) -> int:
 def _serve(arguments: Sequence[str]) -> int:
     import argparse
 
-    from pqbroker.broker.node.serve import ServeError, WrongSettings, add_serve
+    from pqbroker.broker.node.serve import ServeError, add_serve
 
     class ServeParser(argparse.ArgumentParser):
         """Writes its help and its refusals in the form of the other commands."""
@@ -57,7 +57,7 @@ def _serve(arguments: Sequence[str]) -> int:
         status: int = options.run(options)
     except ServeError as error:
         print(f"pqbroker: {error}", file=sys.stderr)
-        return WRONG if isinstance(error, WrongSettings) else FAILED
+        return error.status
     return status
 
 

@@ -8,6 +8,7 @@ from tests.house.sources import ROOT, Source, product
 
 ENTRIES = {
     "pqbroker.__main__",
+    "pqbroker.broker.node.child",
     "pqbroker.client",
     "pqbroker.pipeline.__main__",
     "pqbroker.pipeline.session",

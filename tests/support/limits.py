@@ -908,6 +908,19 @@ LIMITS = (
         "broker/web/test_metrics.py::test_series_of_groups_are_bounded",
     ),
 
+    # Several nodes
+    Limit(
+        "bytes of a frame between nodes, of what one does not take, of requests in work",
+        ("pqbroker.peer.frame.bytes.max",), "refused; the link closes where a frame lies about its length",
+        "broker/peers/test_peer_link.py::test_a_request_may_be_refused_or_be_too_long_and_others_continue",
+        share=Share.REQUEST,
+    ),
+    Limit(
+        "requests between two nodes that wait for answers", ("broker/peers/link_rules.py:REQUESTS_MAX",),
+        "the client's connection closes",
+        "broker/peers/test_link_rules.py::test_requests_that_wait_for_answers_have_a_limit", share=Share.REQUEST,
+    ),
+
     # Test brokers
     Limit(
         "faults of requests on cue", ("pqbroker.test.faults.max",), "409",

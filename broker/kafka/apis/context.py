@@ -64,7 +64,7 @@ class Peer:
 
     node: KafkaNode
     address: Address
-    """Address at which clients reach this listener."""
+    """Address at which clients reach this listener; of several nodes, that of any of them."""
     host: str = ""
     """Client's host; empty if it disconnected before it was asked for."""
     port: int = 0
@@ -147,6 +147,6 @@ class Context:
         return [(node_id, *self.address_of(node_id)) for node_id in self.node.leaders.nodes]
 
     def address_of(self, node_id: int) -> tuple[str, int]:
-        """Host and port that this client is to connect to for a node: it knows the one that it is connected to."""
-        assert node_id == self.node.leaders.own, "another node has an address of its own"
-        return self.peer.address.host, self.peer.address.port
+        """Host and port that this client is to connect to for a node: the host is the one it has reached."""
+        address = self.peer.address
+        return address.host, self.node.leaders.port(node_id, address.port)

@@ -48,6 +48,7 @@ from pqbroker.storage.file_regions import SENDS_FILES
 
 if TYPE_CHECKING:
     from pqbroker.broker.kafka.net.connections import Connections
+    from pqbroker.broker.kafka.net.forwarding import Forwarder
 
 FOREIGN = {
     "HTTP": "a client at %s speaks HTTP to the Kafka listener %s (%s); HTTP has an address of its own, --http",
@@ -73,7 +74,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(
         self,
         node: KafkaNode,
-        entrance: Dispatcher | LoginEntrance,
+        entrance: "Dispatcher | Forwarder | LoginEntrance",
         receiving: Receiving,
         connections: "Connections",
         listener: Listener,
@@ -98,7 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.peer = Peer(
             node=self._node,
-            address=self._listener.advertised or Address(address[0], address[1]),
+            address=self._listener.advertised or Address(address[0], self._listener.shared_port or address[1]),
             host=peer[0] if peer else "",
             port=peer[1] if peer else 0,
             holder=holder_of(peer[0], peer[1]) if peer else "",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from pqbroker.broker.kafka.apis.context import Peer
 from pqbroker.broker.kafka.apis.exchange import Exchange, Output
 from pqbroker.broker.kafka.apis.login import Login, LoginState
-from pqbroker.broker.kafka.net.dispatch import Dispatcher
+from pqbroker.broker.kafka.apis.metering import Beginner
 from pqbroker.broker.kafka.net.receiving import Receiving
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.protocol.errors import LastAnswer, ProtocolError
@@ -51,7 +51,7 @@ def receiving_before_login(settings: BrokerSettings, loop: asyncio.AbstractEvent
 class LoginEntrance:
     """Entrance of the listeners with a login, in the place of a `Dispatcher`."""
 
-    def __init__(self, dispatcher: Dispatcher, receiving: Receiving) -> None:
+    def __init__(self, dispatcher: Beginner, receiving: Receiving) -> None:
         """`receiving`: that of clients that have logged in."""
         self._dispatcher = dispatcher
         self._receiving = receiving
@@ -69,7 +69,7 @@ class LoginGate:
 
     __slots__ = ("_dispatcher", "_login")
 
-    def __init__(self, dispatcher: Dispatcher, login: Login) -> None:
+    def __init__(self, dispatcher: Beginner, login: Login) -> None:
         self._dispatcher = dispatcher
         self._login = login
 

@@ -1,0 +1,136 @@
+"""Requests that another node of the broker answers: handed over as they came, with their caller, and handed back.
+
+A node forwards what it does not serve itself, by API key. The other node serves the request as one of its own
+connections would, with the caller's principal and host; its answer goes to the client byte for byte. Without an answer
+the connection closes, so that the client asks again. Where nothing is forwarded none of this is loaded.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+from pqbroker.broker.ground.access import Principal
+from pqbroker.broker.kafka.apis.context import KafkaNode, Peer
+from pqbroker.broker.kafka.apis.exchange import Exchange, Output
+from pqbroker.broker.kafka.net.dispatch import Dispatcher
+from pqbroker.broker.peers.link_rules import LinkBusy
+from pqbroker.broker.peers.peer_frames import LinkBroken
+from pqbroker.broker.peers.peer_link import PeerRefused
+from pqbroker.conf.addresses import Address
+from pqbroker.conf.shares import holder_of
+from pqbroker.protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from pqbroker.broker.kafka.net.connection import Connection
+
+Forward = Callable[[dict[str, Any], memoryview], Awaitable[bytes]]
+"""Has another node answer a request: its caller and its frame. PeerRefused, LinkBusy."""
+CLOSES, ANSWERS = b"\1", b"\0"
+"""First byte of a forwarded answer: the connection closes behind it, or stays."""
+
+
+class Forwarder:
+    """Stands before a dispatcher, and forwards the requests of all APIs but `own`, by key."""
+
+    def __init__(self, dispatcher: Dispatcher, own: Collection[int], forward: Forward) -> None:
+        self._dispatcher = dispatcher
+        self._own = frozenset(own)
+        self._forward = forward
+
+    def enter(self, _: "Connection") -> "Forwarder":
+        """Return what serves a new connection's requests."""
+        return self
+
+    def begin(self, peer: Peer, frame: memoryview) -> Exchange:
+        """Serve a request, or have it served. ProtocolError when the connection must close."""
+        if len(frame) < 2 or int.from_bytes(frame[:2]) in self._own:
+            return self._dispatcher.begin(peer, frame)
+        return Forwarded(self._forward(_caller_of(peer), frame), len(frame))
+
+
+class Forwarded:
+    """An `Exchange` of a request that another node answers."""
+
+    def __init__(self, answer: Awaitable[bytes], frame_bytes: int) -> None:
+        self.frame_bytes = frame_bytes
+        self.is_produce = self.is_parked = self.is_charged = False
+        self.is_begun = True
+        self.is_done = False
+        self.must_close = False
+        self.pause_ms = 0
+        self.hurried_at = 0.0
+        self.output: Output | None = None
+        self.listener: Callable[[], None] | None = None
+        self._task = asyncio.ensure_future(answer)
+        self._task.add_done_callback(self._finish)
+
+    def hurry(self) -> None:
+        """Do nothing: what another node parks is its own business."""
+
+    def leave(self) -> None:
+        self._task.cancel()
+
+    def _finish(self, task: "asyncio.Future[bytes]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled() or isinstance(error, PeerRefused | LinkBusy):
+            self.must_close = True
+        elif error is not None:
+            raise error
+        else:
+            answer = memoryview(task.result())
+            self.must_close = answer[:1] == CLOSES
+            self.output = [answer[1:]] if len(answer) > 1 else None
+        self.is_done = True
+        if self.listener is not None:
+            self.listener()
+
+
+async def answer_forwarded(node: KafkaNode, dispatcher: Dispatcher, caller: Any, frame: memoryview) -> bytes:
+    """Serve a request of another node's client, and return what `Forwarded` takes. LinkBroken for a caller that is
+    none."""
+    peer = _peer_of(node, caller)
+    try:
+        exchange = dispatcher.begin(peer, memoryview(bytearray(frame)))
+        await _until_done(exchange)
+    except ProtocolError:
+        return CLOSES
+    finally:
+        peer.leave()
+    output: Any = exchange.output or ()
+    return b"".join((CLOSES if exchange.must_close else ANSWERS, *output))
+
+
+async def _until_done(exchange: Exchange) -> None:
+    changed = asyncio.Event()
+    exchange.listener = changed.set
+    try:
+        while not exchange.is_done:
+            await changed.wait()
+            changed.clear()
+    except asyncio.CancelledError:
+        exchange.leave()
+        raise
+
+
+def _caller_of(peer: Peer) -> dict[str, Any]:
+    return {
+        "principal": list(peer.principal), "host": peer.host, "port": peer.port,
+        "address": [peer.address.host, peer.address.port],
+    }  # fmt: skip
+
+
+def _peer_of(node: KafkaNode, caller: Any) -> Peer:
+    try:
+        kind, name = caller["principal"]
+        host, port = caller["address"]
+        client_host, client_port = caller["host"], caller["port"]
+    except (LookupError, TypeError, ValueError) as bad:
+        raise LinkBroken(f"a forwarded request has no caller: {bad!r}") from None
+    if not all(isinstance(text, str) for text in (kind, name, host, client_host)):
+        raise LinkBroken("the caller of a forwarded request is no text")
+    if not all(isinstance(number, int) and 0 <= number <= 65_535 for number in (port, client_port)):
+        raise LinkBroken("the caller of a forwarded request has no port")
+    return Peer(
+        node=node, address=Address(host, port), host=client_host, port=client_port,
+        holder=holder_of(client_host, client_port), principal=Principal(kind, name),
+    )  # fmt: skip

@@ -1,0 +1,111 @@
+"""Entry of a node process that a parent has started: `python -m pqbroker.broker.node.child FD`.
+
+FD is one end of a socket pair, and the parent has the other. The parent's first bytes are a secret; with it this
+process opens a link, asks for its orders, and serves. It stops as after SIGTERM when the link closes: without its
+parent nobody would start or kill the nodes of the broker.
+"""
+
+import asyncio
+import os
+import socket
+import sys
+
+from pqbroker.broker.ground.open_files import raise_limit
+from pqbroker.broker.node.locations import Locations
+from pqbroker.broker.node.log_lines import begin_log
+from pqbroker.broker.node.orders import Orders
+from pqbroker.broker.node.serve import (
+    ServeError,
+    ServeStart,
+    as_serve_errors,
+    loop_factory,
+    prepare_process,
+    serve_until,
+    stop_on_signals,
+)
+from pqbroker.broker.node.server import Server
+from pqbroker.broker.peers.link_rules import LinkTerms
+from pqbroker.broker.peers.peer_frames import LinkBroken
+from pqbroker.broker.peers.peer_link import PeerLink, PeerRefused
+from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.declare import parse
+
+SECRET_BYTES = 32
+PARENTS_SILENCE_S = 60.0
+"""Seconds of silence after which a parent counts as dead. One that was stopped may come back; the end of its process
+closes the link at once."""
+FAILED = 1
+
+
+class ParentsUser:
+    """The end of the link at this process; the parent has the other."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.is_open: asyncio.Future[None] = loop.create_future()
+        self.gone: asyncio.Future[None] = loop.create_future()
+
+    def opened(self, link: PeerLink) -> None:
+        self.is_open.set_result(None)
+
+    def noted(self, link: PeerLink, payload: bytes) -> None:
+        """No note is known."""
+        raise LinkBroken("a note came from the parent process")
+
+    async def answer(self, link: PeerLink, payload: bytes) -> bytes:
+        """Refuse: the parent asks nothing."""
+        raise PeerRefused("a node answers its parent nothing")
+
+    def closed(self, link: PeerLink, why: str) -> None:
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until the parent or a signal ends it. Returns the exit status."""
+    prepare_process()
+    raise_limit()
+    parents = socket.socket(fileno=int(arguments[0]))
+    os.set_inheritable(parents.fileno(), False)
+    secret = parents.recv(SECRET_BYTES, socket.MSG_WAITALL)
+    if len(secret) < SECRET_BYTES:
+        return FAILED
+    parents.setblocking(False)
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(_run(parents, secret))
+    except ServeError as error:
+        print(f"pqbroker: {error}", file=sys.stderr, flush=True)
+        return error.status
+
+
+async def _run(parents: socket.socket, secret: bytes) -> int:
+    user = ParentsUser()
+    terms = LinkTerms(secret, silence_s=PARENTS_SILENCE_S)
+    loop = asyncio.get_running_loop()
+    _, link = await loop.create_unix_connection(lambda: PeerLink(terms, user, is_door=False), sock=parents)
+    await asyncio.wait([user.is_open, user.gone], return_when=asyncio.FIRST_COMPLETED)
+    try:
+        told = await link.ask(encode_peer_call(PeerMethod.ORDERS, None), PARENTS_SILENCE_S)
+    except PeerRefused as refused:
+        raise ServeError(f"the parent process of this node is gone: {refused}") from refused
+    _, head, _ = decode_peer_call(told)
+    orders = Orders.decode(head)
+    begin_log(orders.log_level)
+    stopping = stop_on_signals()
+    user.gone.add_done_callback(lambda _: None if stopping.done() else stopping.set_result(None))
+    with as_serve_errors(orders.data):
+        settings = parse(BrokerSettings, orders.texts)
+        locations = Locations(orders.kafka, orders.http, orders.data)
+        start = ServeStart(settings, locations, orders.first_user, orders)
+
+        def ready(server: Server) -> None:
+            addresses = {"http": server.http_url}
+            link.note(encode_peer_call(PeerMethod.READY, addresses))
+
+        return await serve_until(start, stopping, ready)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,26 @@
+"""Server of one node of several: the first one has the data, the others have an engine in memory in place of the
+system cell, and forward what they do not serve themselves.
+"""
+
+from dataclasses import replace
+
+from pqbroker.broker.node.node_place import FIRST, NodePlace
+from pqbroker.broker.node.orders import Orders
+from pqbroker.broker.node.server import Server
+from pqbroker.broker.peers.link_rules import LinkTerms
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.storage.engine_kinds import MEMORY, kind_of
+from pqbroker.storage.tablets.start_check import check_start
+
+
+async def make_node_server(orders: Orders, settings: BrokerSettings) -> Server:
+    """Return the server that a parent process orders. EngineError, ConfigError."""
+    terms = LinkTerms(
+        orders.secret, orders.node, settings.peer_frame_bytes_max, silence_s=settings.node_silence_ms / 1000
+    )
+    place = NodePlace(orders.node, orders.nodes, orders.kafka, orders.door, terms)
+    own = replace(settings, node_id=settings.node_id + orders.node - FIRST)
+    data = orders.data if orders.node == FIRST else MEMORY
+    kind = kind_of(data)
+    await kind.preview(data, own, check_start)
+    return Server(own, kind.engine(data, own), place, orders.http)

@@ -1,0 +1,326 @@
+"""Parent of the processes of a broker with several nodes: `pqbroker serve --nodes N`.
+
+It serves nothing. It locks the directory, holds the ports, starts the nodes, kills one that does not answer and starts
+one again that has ended, which `child_states.py` describes. A node is started again only after its process is gone, so
+no cell has two owners. The lock of the directory belongs to the nodes too: while one of them still stops, no other
+parent starts.
+"""
+
+import asyncio
+import fcntl
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from pqbroker.broker.ground.node_ports import check_node_ports, hold_ports
+from pqbroker.broker.node.child import SECRET_BYTES
+from pqbroker.broker.node.child_states import ChildEvent, ChildHistory, ChildState
+from pqbroker.broker.node.orders import Orders
+from pqbroker.broker.node.serve import ServeError, ServeStart, WrongSettings, loop_factory, stop_on_signals
+from pqbroker.broker.peers.link_rules import LinkTerms
+from pqbroker.broker.peers.peer_frames import LinkBroken
+from pqbroker.broker.peers.peer_link import PeerLink, PeerRefused
+from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.peers import NODES_MAX
+from pqbroker.storage.disk.directory import fsync_directory
+from pqbroker.storage.engine_kinds import MEMORY
+
+log = logging.getLogger(__name__)
+
+GREETING_S: Final = 120.0
+"""Seconds that a process has until its first word: on a busy machine it starts slowly."""
+LEAVING_S: Final = 5.0
+"""Seconds that a process has to end after it has closed its link by itself."""
+KILL_LOOK_S: Final = 10.0
+STOP_BEYOND_DRAIN_S: Final = 20.0
+"""Seconds that a node has to stop, beside its drain timeout, before it is killed."""
+_CHILD: Final = "pqbroker.broker.node.child"
+
+
+def count_nodes(text: str, settings: BrokerSettings, data: str) -> int:
+    """Return the number of nodes that `--nodes` asks for. WrongSettings for one that this broker cannot have."""
+    if text != "auto" and not (text.isascii() and text.isdecimal()):
+        raise WrongSettings(f"--nodes is {text!r}; give a number from 1 to {NODES_MAX}, or auto")
+    nodes = min(os.cpu_count() or 1, NODES_MAX) if text == "auto" else int(text)
+    if not 1 <= nodes <= NODES_MAX:
+        raise WrongSettings(f"--nodes is {nodes}; a broker has 1 to {NODES_MAX}")
+    if nodes > 1 and data == MEMORY:
+        raise WrongSettings(f"--nodes is {nodes}, and nodes share no memory: give --data a directory, or --nodes 1")
+    if nodes > 1 and not settings.test_door:
+        raise WrongSettings(
+            f"--nodes is {nodes}, and more than one node is not ready in this version: groups and transactions are "
+            "not served over nodes yet. Use --nodes 1; for tests of it alone, set pqbroker.test.door=true"
+        )
+    return nodes
+
+
+def serve_several(start: ServeStart, nodes: int, texts: Mapping[str, str], log_level: str) -> int:
+    """Run the nodes until a signal to stop. Raises ServeError, AddressError, CannotListen."""
+    locations = start.locations
+    assert locations.http is not None
+    check_node_ports(locations.kafka, locations.http, nodes)
+    lock = _lock(Path(locations.data))
+    try:
+        listeners, held = hold_ports(locations.kafka, nodes)
+        with held, tempfile.TemporaryDirectory(prefix="pqbroker-") as private:
+            orders = Orders(
+                0, nodes, texts, listeners, locations.http, locations.data, log_level, str(Path(private, "peers")),
+                os.urandom(SECRET_BYTES), start.first_user,
+            )  # fmt: skip
+            with asyncio.Runner(loop_factory=loop_factory()) as runner:
+                return runner.run(Parent(orders, start.settings, lock).run())
+    finally:
+        os.close(lock)
+
+
+def _lock(data: Path) -> int:
+    """Return a descriptor that holds the lock of the directory, which is made if it does not exist. ServeError."""
+    try:
+        made = [path for path in (data, *data.parents) if not path.exists()]
+        data.mkdir(parents=True, exist_ok=True)
+        for path in made:
+            fsync_directory(path.absolute().parent)
+        lock = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ServeError(f"{data} cannot be used: {error.strerror}; give a directory that may be written") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise ServeError(
+            f"{data} is served by another `pqbroker serve --nodes`, or its nodes still stop: stop it, or wait until "
+            "its processes are gone"
+        ) from None
+    return lock
+
+
+class NodeProcess:
+    """The process of one node, over all its lives."""
+
+    def __init__(self, orders: Orders, settings: BrokerSettings, lock: int) -> None:
+        self._orders = orders
+        self._settings = settings
+        self._lock = lock
+        self._history = ChildHistory()
+        self._process: asyncio.subprocess.Process | None = None
+        self._stops = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._clock = loop.time
+        self.served: asyncio.Future[Any] = loop.create_future()
+        """Resolves when it serves for the first time, with what it says of itself."""
+        self.failed: asyncio.Future[int] = loop.create_future()
+        """Resolves with the exit status if it ends before that."""
+
+    @property
+    def number(self) -> int:
+        return self._orders.node
+
+    async def keep(self) -> None:
+        """Have the process run until it is stopped, or fails before it has served once."""
+        while not self._history.is_over:
+            status = await self._live()
+            if self._history.is_over:
+                return
+            if not self._history.has_served:
+                self.failed.set_result(status)
+                return
+            back_off_s = self._history.back_off_s
+            log.error("node %d ended with status %d; it is started again in %g s", self.number, status, back_off_s)
+            try:
+                async with asyncio.timeout(back_off_s):
+                    await self._stops.wait()
+            except TimeoutError:
+                continue
+
+    async def stop(self, allowed_s: float) -> None:
+        """Have the process stop as after SIGTERM; kill it when it takes longer."""
+        self._history.step(ChildEvent.STOP, self._clock())
+        self._stops.set()
+        process = self._process
+        if process is None:
+            return
+        _signal(process, signal.SIGTERM)
+        try:
+            async with asyncio.timeout(allowed_s):
+                await process.wait()
+        except TimeoutError:
+            log.error("node %d did not stop within %g s; it is killed", self.number, allowed_s)
+            await self._kill(process)
+
+    async def _live(self) -> int:
+        """Start the process; return its exit status once it is gone."""
+        self._history.step(ChildEvent.START, self._clock())
+        ours, theirs = socket.socketpair()
+        secret = os.urandom(SECRET_BYTES)
+        ours.sendall(secret)
+        ours.setblocking(False)
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-m", _CHILD, str(theirs.fileno()), stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=[theirs.fileno(), self._lock],
+            )  # fmt: skip
+        self._process = process
+        if self._history.state is ChildState.STOPPING:
+            _signal(process, signal.SIGTERM)
+        log.info("node %d is process %d", self.number, process.pid)
+        silence_s = self._settings.node_silence_ms / 1000
+        terms = LinkTerms(secret, silence_s=silence_s, greeting_s=GREETING_S)
+        watch = _Watch(self, process)
+        loop = asyncio.get_running_loop()
+        _, link = await loop.create_unix_connection(lambda: PeerLink(terms, watch, is_door=True), sock=ours)
+        status = await process.wait()
+        self._process = None
+        link.close("the process has ended")
+        watch.forget()
+        self._history.step(ChildEvent.END, self._clock())
+        return status
+
+    def take_orders(self) -> bytes:
+        """Return the orders for the process."""
+        return encode_peer_call(PeerMethod.ORDERS, self._orders.encode())
+
+    def note_ready(self, told: Any) -> None:
+        """Note that the process serves."""
+        self._history.step(ChildEvent.SERVE, self._clock())
+        if not self.served.done():
+            self.served.set_result(told)
+
+    async def _kill(self, process: asyncio.subprocess.Process) -> None:
+        """Kill a process, and return when it is gone: until then its cells stay offline."""
+        while True:
+            _signal(process, signal.SIGKILL)
+            try:
+                async with asyncio.timeout(KILL_LOOK_S):
+                    await process.wait()
+                    return
+            except TimeoutError:
+                log.error(
+                    "node %d, process %d, does not end after SIGKILL: its cells stay offline until it is gone",
+                    self.number, process.pid,
+                )  # fmt: skip
+
+    async def end(self, process: asyncio.subprocess.Process, why: str, leaving_s: float) -> None:
+        """Kill a process that has lost its link; `leaving_s`: seconds that it has to end by itself."""
+        try:
+            async with asyncio.timeout(leaving_s):
+                await process.wait()
+                return
+        except TimeoutError:
+            log.error("node %d is killed: %s", self.number, why)
+        await self._kill(process)
+
+
+class _Watch:
+    """The parent's end of the link to one process."""
+
+    def __init__(self, node: NodeProcess, process: asyncio.subprocess.Process) -> None:
+        self._node = node
+        self._process = process
+        self._ending: asyncio.Task[None] | None = None
+
+    def opened(self, link: PeerLink) -> None:
+        """Nothing is done before the process asks."""
+
+    def noted(self, link: PeerLink, payload: bytes) -> None:
+        method, head, _ = decode_peer_call(payload)
+        if method is not PeerMethod.READY:
+            raise LinkBroken(f"a note {method.name} came from a node")
+        self._node.note_ready(head)
+
+    async def answer(self, link: PeerLink, payload: bytes) -> bytes:
+        try:
+            method, _, _ = decode_peer_call(payload)
+        except LinkBroken as broken:
+            raise PeerRefused(str(broken)) from broken
+        if method is not PeerMethod.ORDERS:
+            raise PeerRefused(f"a parent answers no {method.name}")
+        return self._node.take_orders()
+
+    def closed(self, link: PeerLink, why: str) -> None:
+        leaving_s = LEAVING_S if link.was_left else 0
+        self._ending = asyncio.get_running_loop().create_task(self._node.end(self._process, why, leaving_s))
+
+    def forget(self) -> None:
+        """Kill nothing any more: the process is gone."""
+        if self._ending is not None:
+            self._ending.cancel()
+
+
+class Parent:
+    """All nodes of the broker. `lock`: the descriptor of the directory's lock."""
+
+    def __init__(self, orders: Orders, settings: BrokerSettings, lock: int) -> None:
+        self._orders = orders
+        self._stop_s = settings.drain_timeout_ms / 1000 + STOP_BEYOND_DRAIN_S
+        self._settings = settings
+        self._lock = lock
+
+    async def run(self) -> int:
+        """Start the first node, then the others; print the line of a start; stop all after a signal. ServeError."""
+        stopping = stop_on_signals()
+        numbers = range(1, self._orders.nodes + 1)
+        nodes = [NodeProcess(self._orders.for_node(number), self._settings, self._lock) for number in numbers]
+        keeping: list[asyncio.Task[None]] = []
+        try:
+            for some in (nodes[:1], nodes[1:]):
+                keeping += [asyncio.create_task(node.keep()) for node in some]
+                await _until_serving(some, [stopping, *keeping])
+            if not stopping.done():
+                self._print_start(nodes[0].served.result())
+            await _first_of([stopping, *keeping])
+            log.info("stopping: the nodes stop")
+            return 0
+        finally:
+            await _stop_all(nodes, self._stop_s)
+            for task in keeping:
+                task.cancel()
+
+    def _print_start(self, told: Any) -> None:
+        orders = self._orders
+        kafka = ",".join(str(replace(listener, node=0)) for listener in orders.kafka)
+        print(f"ready kafka={kafka} http={told['http']} data={orders.data}", flush=True)
+
+
+class _NodeFailed(ServeError):
+    """A node did not start; it has said why."""
+
+    def __init__(self, number: int, status: int) -> None:
+        super().__init__(f"node {number} ended with status {status} before it served; its lines above say why")
+        self.status = WrongSettings.status if status == WrongSettings.status else ServeError.status
+
+
+async def _until_serving(nodes: list[NodeProcess], ends: list[asyncio.Future[Any]]) -> None:
+    """Return when all nodes serve, or one of `ends` is done. Raises ServeError for one that failed."""
+    for node in nodes:
+        await _first_of([node.served, node.failed, *ends])
+        if node.failed.done():
+            raise _NodeFailed(node.number, node.failed.result())
+
+
+async def _first_of(ends: list[asyncio.Future[Any]]) -> None:
+    """Return when one of these is done; raise what a defect raised."""
+    done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    for end in done:
+        if isinstance(end, asyncio.Task):
+            end.result()
+
+
+async def _stop_all(nodes: list[NodeProcess], allowed_s: float) -> None:
+    """Stop all nodes but the first, side by side, then the first: until then it answers what they forward."""
+    await asyncio.gather(*(node.stop(allowed_s) for node in nodes[1:]))
+    await nodes[0].stop(allowed_s)
+
+
+def _signal(process: asyncio.subprocess.Process, number: int) -> None:
+    try:
+        process.send_signal(number)
+    except ProcessLookupError:
+        log.debug("process %d is gone already", process.pid)

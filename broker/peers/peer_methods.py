@@ -1,0 +1,40 @@
+"""Requests and notes of the peer link, each by the byte that it begins with, and the heads of those that have one."""
+
+import json
+import struct
+from enum import IntEnum
+from typing import Any, Final
+
+from pqbroker.broker.peers.peer_frames import LinkBroken
+
+_HEAD_LENGTH: Final = struct.Struct(">BI")
+
+
+class PeerMethod(IntEnum):
+    """Methods by number; the number of one that is gone is not given again."""
+
+    ORDERS = 1
+    """A node asks its parent process what it is to serve."""
+    READY = 2
+    """A node notes to its parent that it serves."""
+    KAFKA = 3
+    """A request of a Kafka client that another node is to answer."""
+
+
+def encode_peer_call(method: PeerMethod, head: Any, body: bytes | memoryview = b"") -> bytes:
+    """Return the payload of a request or note; `head`: anything that JSON has."""
+    text = json.dumps(head, separators=(",", ":")).encode()
+    return b"".join((_HEAD_LENGTH.pack(method, len(text)), text, body))
+
+
+def decode_peer_call(payload: bytes) -> tuple[PeerMethod, Any, memoryview]:
+    """Return method, head and body of a payload. LinkBroken for one that this version does not know."""
+    try:
+        number, length = _HEAD_LENGTH.unpack_from(payload)
+        method = PeerMethod(number)
+        end = _HEAD_LENGTH.size + length
+        if end > len(payload):
+            raise LinkBroken(f"a head says that it has {length} bytes, and the payload has {len(payload)}")
+        return method, json.loads(payload[_HEAD_LENGTH.size : end]), memoryview(payload)[end:]
+    except (struct.error, ValueError, RecursionError) as bad:
+        raise LinkBroken(f"a payload of {len(payload)} bytes is none that this version knows: {bad}") from None

@@ -1,0 +1,24 @@
+"""Settings of the link between the nodes of one broker, and of who watches them. `broker.BrokerSettings` lists them."""
+
+from pqbroker.conf.declare import Kind, setting
+
+MIB = 1 << 20
+NODES_MAX = 32
+"""Nodes of one broker at most."""
+
+PEER_FRAME_BYTES_MAX = setting(
+    "pqbroker.peer.frame.bytes.max", Kind.INT, 128 * MIB,
+    "Bytes of a frame between two nodes of a broker; also of what one does not take and of requests in work, each. A "
+    "longer request or answer is refused; a node that takes nothing loses its link and comes again.",
+    low=65_536, high=1 << 30,
+)  # fmt: skip
+PEER_REQUEST_TIMEOUT_MS = setting(
+    "pqbroker.peer.request.timeout.ms", Kind.INT, 60_000,
+    "Time that a request to another node of the broker may take; then the client's connection closes.", low=100,
+)  # fmt: skip
+NODE_SILENCE_MS = setting(
+    "pqbroker.node.silence.ms", Kind.INT, 3_000,
+    "Silence of a node of a broker with several after which it counts as dead: it is killed and started again. A node "
+    "that hears nothing from the first one as long stops answering.",
+    low=100, high=600_000,
+)  # fmt: skip

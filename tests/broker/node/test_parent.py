@@ -1,0 +1,173 @@
+"""A broker of several node processes under its parent: how clients reach it, and how its processes end and begin."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from pqbroker.broker.ground.listeners import Address, Listener, parse_listeners
+from pqbroker.broker.node.first_user import FirstUser
+from pqbroker.broker.node.orders import Orders
+from pqbroker.broker.node.parent import count_nodes
+from pqbroker.broker.node.serve import WrongSettings
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.peers import NODES_MAX
+from pqbroker.storage.engine_kinds import MEMORY
+from tests.support.several_nodes import SeveralNodes, is_running
+from tests.support.waiting import wait_until
+
+PATIENCE_S = 60.0
+FOR_TESTS = BrokerSettings(test_door=True)
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralNodes]:
+    place = tmp_path_factory.mktemp("nodes")
+    several = SeveralNodes(place / "data", 2, {"pqbroker.node.silence.ms": "10000"}, place / "log")
+    try:
+        several.start()
+        yield several
+    finally:
+        several.end()
+
+
+def test_clients_learn_of_each_node_by_its_own_port_wherever_they_begin(nodes: SeveralNodes) -> None:
+    host, _, port = nodes.kafka.rpartition(":")
+    for begun_at in range(3):
+        found = AdminClient({"bootstrap.servers": f"{host}:{int(port) + begun_at}"}).list_topics(timeout=PATIENCE_S)
+        known = {node.id: f"{node.host}:{node.port}" for node in found.brokers.values()}
+        assert known == {1: f"{host}:{int(port) + 1}", 2: f"{host}:{int(port) + 2}"}
+
+
+def test_what_a_node_does_not_serve_itself_another_one_answers(nodes: SeveralNodes) -> None:
+    host, _, port = nodes.kafka.rpartition(":")
+    at_second: dict[str, str | int | float | bool] = {"bootstrap.servers": f"{host}:{int(port) + 2}"}
+    admin = AdminClient(at_second)
+    (created,) = admin.create_topics([NewTopic("by-second", 3)]).values()
+    created.result(PATIENCE_S)
+    producer, refused = Producer({**at_second, "enable.idempotence": True}), list[object]()
+    for number in range(30):
+        producer.produce(
+            "by-second", str(number), partition=number % 3, on_delivery=lambda error, _: refused.append(error)
+        )
+    assert producer.flush(PATIENCE_S) == 0
+    assert set(refused) == {None}
+    assert _read(at_second, "by-second", 3, 30) == sorted(range(30))
+
+
+def test_a_second_parent_on_the_directory_is_refused(nodes: SeveralNodes) -> None:
+    second = subprocess.run(nodes.command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert second.returncode == 1
+    assert "is served by another `pqbroker serve --nodes`" in second.stderr
+
+
+def test_a_node_that_is_killed_is_started_again(nodes: SeveralNodes) -> None:
+    killed = nodes.pids()[2]
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: not is_running(killed) and nodes.pids()[2] != killed, "another process of node 2", PATIENCE_S)
+    host, _, port = nodes.kafka.rpartition(":")
+    at_second = AdminClient({"bootstrap.servers": f"{host}:{int(port) + 2}", "log_level": 0})
+    assert at_second.list_topics(timeout=PATIENCE_S).brokers
+
+
+def test_a_node_that_does_not_answer_is_killed_and_started_again(nodes: SeveralNodes) -> None:
+    stopped = nodes.pids()[2]
+    os.kill(stopped, signal.SIGSTOP)
+    wait_until(lambda: not is_running(stopped) and nodes.pids()[2] != stopped, "another process", PATIENCE_S)
+    assert "node 2 is killed: nothing came for" in nodes.log
+
+
+def test_a_parent_that_is_killed_takes_its_nodes_with_it(nodes: SeveralNodes) -> None:
+    """The last test of this broker; while nodes still stop, no other parent starts."""
+    pids = nodes.pids().values()
+    os.kill(next(iter(pids)), signal.SIGSTOP)
+    nodes.parent.kill()
+    second = subprocess.run(nodes.command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert "or its nodes still stop" in second.stderr
+    os.kill(next(iter(pids)), signal.SIGCONT)
+    wait_until(lambda: not any(map(is_running, pids)), "all nodes are gone", PATIENCE_S)
+    nodes.start()
+    assert nodes.stop() == 0
+    assert not any(map(is_running, nodes.pids().values()))
+
+
+def test_a_start_that_fails_ends_all_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "cell").write_text("no cell")
+    several = SeveralNodes(tmp_path, 2, {}, tmp_path / "log")
+    failed = subprocess.run(several.command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert failed.returncode == 1
+    assert "pqbroker: node 1 ended with status 1 before it served; its lines above say why" in failed.stderr
+
+
+@pytest.mark.parametrize(("text", "count"), [("1", 1), ("2", 2), (str(NODES_MAX), NODES_MAX)])
+def test_so_many_nodes_are_taken(text: str, count: int) -> None:
+    assert count_nodes(text, FOR_TESTS, "data") == count
+
+
+def test_auto_is_a_node_for_each_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    assert count_nodes("auto", FOR_TESTS, "data") == 3
+    monkeypatch.setattr(os, "cpu_count", lambda: 1000)
+    assert count_nodes("auto", FOR_TESTS, "data") == NODES_MAX
+
+
+@pytest.mark.parametrize(
+    ("text", "data", "settings", "cause"),
+    [
+        ("0", "data", FOR_TESTS, "--nodes is 0; a broker has 1 to 32"),
+        (str(NODES_MAX + 1), "data", FOR_TESTS, "--nodes is 33; a broker has 1 to 32"),
+        ("-1", "data", FOR_TESTS, "give a number from 1 to 32, or auto"),
+        ("two", "data", FOR_TESTS, "give a number from 1 to 32, or auto"),
+        ("2", MEMORY, FOR_TESTS, "nodes share no memory: give --data a directory"),
+        ("2", "data", BrokerSettings(), "more than one node is not ready in this version"),
+    ],
+)
+def test_other_numbers_of_nodes_are_refused(text: str, data: str, settings: BrokerSettings, cause: str) -> None:
+    with pytest.raises(WrongSettings, match=cause):
+        count_nodes(text, settings, data)
+
+
+def test_orders_reach_a_node_as_they_were_given() -> None:
+    listeners = parse_listeners("IN://127.0.0.1:9092,SSL://[::1]:9192")
+    http = Listener("HTTP", Address("127.0.0.1", 8092))
+    given = Orders(
+        0, 3, {"node.id": "7"}, listeners, http, "/data", "debug", "/tmp/peers", bytes(range(32)), FirstUser("a", "b")
+    )
+    assert Orders.decode(given.encode()) == given
+    second = given.for_node(2)
+    assert second.http is None
+    assert [listener.node for listener in second.kafka] == [2, 2]
+    assert replace(second, http=http, kafka=listeners, node=0) == given
+    assert "b'" not in repr(given)
+    assert given.for_node(1).http == http
+
+
+def test_a_node_without_its_parents_secret_ends() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        ours.close()
+        command = [sys.executable, "-P", "-m", "pqbroker.broker.node.child", str(theirs.fileno())]
+        ended = subprocess.run(command, pass_fds=[theirs.fileno()], timeout=PATIENCE_S, check=False)
+    assert ended.returncode == 1
+
+
+def _read(client: Mapping[str, str | int | float | bool], topic: str, partitions: int, count: int) -> list[int]:
+    """Return the numbers that a topic has, in order, from all its partitions."""
+    consumer = Consumer({**client, "group.id": "unused"})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    found = list[int]()
+    while len(found) < count:
+        message = consumer.poll(PATIENCE_S)
+        assert message is not None
+        assert message.error() is None
+        found.append(int(message.value() or b""))
+    consumer.close()
+    return sorted(found)
