@@ -13,11 +13,15 @@ from tests.house.sources import ROOT
 
 @pytest.fixture(scope="session")
 def environment() -> dict[str, str]:
-    """What a newcomer's shell has: this Python first, the jars that are here already, no settings of a broker."""
+    """What a newcomer's shell has: this Python first, the jars that are here already, no settings of a broker.
+
+    Packages are installed without compiling all of their modules, of which few are imported.
+    """
     kept = {name: text for name, text in os.environ.items() if not name.startswith(("PQBROKER_", "PYTHON"))}
     return {
         **kept,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}",
+        "PIP_COMPILE": "0",
         "PQBROKER_KAFKA_JARS": os.environ.get("PQBROKER_KAFKA_JARS", str(ROOT / ".cache" / "kafka-4.3.1")),
         "PQBROKER_SPARK_JARS": os.environ.get("PQBROKER_SPARK_JARS", str(ROOT / ".cache" / "spark-jars")),
     }
