@@ -64,7 +64,7 @@ from pqbroker.broker.services.cells.cell_owner import CellLost, CellOwner
 from pqbroker.broker.services.leaders import Leaders
 from pqbroker.broker.services.logins.listener_logins import bearer_listeners
 from pqbroker.broker.services.logins.logins import NO_KEYS, Logins
-from pqbroker.broker.services.producer_ids import ProducerIds
+from pqbroker.broker.services.producer_ids import ProducerIds, allocate
 from pqbroker.broker.services.quotas.client_quotas import ClientQuotas
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.storage.engine import Engine
@@ -352,7 +352,7 @@ class Server:
             clock=self._clock,
             metrics=metrics,
             sessions=FetchSessions(settings.fetch_sessions_max, settings.fetch_session_partitions_max, self._clock),
-            producer_ids=ProducerIds(self._producer_id_block),
+            producer_ids=ProducerIds(lambda: allocate(self._cell.current.scheme)),
             cluster_id=self._cell.current.scheme.cluster_id,
             leaders=Leaders(settings.node_id, () if self._place is None else self._place.ids(settings.node_id)),
             turns=Turns(loop),
@@ -405,9 +405,6 @@ class Server:
         except BaseException:
             await self.stop()
             raise
-
-    async def _producer_id_block(self) -> range:
-        return await self._cell.current.scheme.producer_id_block()
 
     def _opened(self) -> None:
         """The cell was lost, and is open again."""

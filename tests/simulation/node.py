@@ -11,7 +11,7 @@ from pqbroker.broker.node.parts import Node
 from pqbroker.broker.services.cells.cell_owner import CellOwner
 from pqbroker.broker.services.leaders import Leaders
 from pqbroker.broker.services.logins.logins import Logins
-from pqbroker.broker.services.producer_ids import ProducerIds
+from pqbroker.broker.services.producer_ids import ProducerIds, allocate
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
@@ -79,7 +79,7 @@ class SimulatedNode:
             sessions=FetchSessions(
                 self._settings.fetch_sessions_max, self._settings.fetch_session_partitions_max, self.clock
             ),
-            producer_ids=ProducerIds(lambda: owner.current.scheme.producer_id_block()),
+            producer_ids=ProducerIds(lambda: allocate(owner.current.scheme)),
             cluster_id=opened.scheme.cluster_id,
             leaders=Leaders(self._settings.node_id),
             turns=Turns(self._loop, self._loop.time),
