@@ -97,10 +97,9 @@ def _look(work: Work, pulse: Pulse) -> None:
         from pqbroker.pipeline.looking import check_schema, check_topics
 
         check_topics(work.brokers[0], work.topics)
-        for topic in work.topics if work.schema is not None else ():
-            if not is_pattern(topic):
-                for line in check_schema(work.brokers[0], topic, work.schema or ""):
-                    pulse.say(f"warning: {line}")
+        named = [topic for topic in work.topics if not is_pattern(topic)] if work.schema is not None else []
+        for line in (line for topic in named for line in check_schema(work.brokers[0], topic, work.schema or "")):
+            pulse.say(f"warning: {line}")
     if work.look is not None:
         work.look()
 
