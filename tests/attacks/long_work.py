@@ -114,8 +114,8 @@ def _scheduled_s(pid: int) -> tuple[float, float]:
     return int(ran_ns) / 1e9, int(waited_ns) / 1e9
 
 
-def parked_fetches(node: Attacked, count: int = FETCHES, width: int = PARTITIONS) -> None:
-    partitions = [FetchPartition(partition=index, fetch_offset=0) for index in range(width)]
+def parked_fetches(node: Attacked, count: int) -> None:
+    partitions = [FetchPartition(partition=index, fetch_offset=0) for index in range(PARTITIONS)]
     request = FetchRequest(
         max_wait_ms=WAIT_MS, min_bytes=1, topics=[FetchTopic(topic="wide", partitions=partitions)]
     )
@@ -128,7 +128,7 @@ def parked_fetches(node: Attacked, count: int = FETCHES, width: int = PARTITIONS
         caller.close()
 
 
-def many_topics(node: Attacked, count: int = TOPICS) -> None:
+def many_topics(node: Attacked, count: int) -> None:
     topics = [CreatableTopic(name=f"n{number}", num_partitions=1, replication_factor=1) for number in range(count)]
     names = [each.name for each in topics]
     resources = [DescribeConfigsResource(resource_type=2, resource_name=name) for name in names]
@@ -142,7 +142,7 @@ def many_topics(node: Attacked, count: int = TOPICS) -> None:
     ask(node, (DeleteTopicsRequest(timeout_ms=60_000, topics=doomed), 6))
 
 
-def wide_table(node: Attacked, count: int = TABLETS) -> None:
+def wide_table(node: Attacked, count: int) -> None:
     """A table of many tablets, made, looked at, its tablets unmounted and mounted, and removed."""
     table = f'{{"path": "//table", "schema": [{{"name": "a", "type": "int64"}}], "tablet_count": {count}}}'
     for method, path, body in (
@@ -152,7 +152,7 @@ def wide_table(node: Attacked, count: int = TABLETS) -> None:
         web(node, method, path, body)
 
 
-def many_offsets(node: Attacked, count: int = PARTITIONS) -> None:
+def many_offsets(node: Attacked, count: int) -> None:
     """Offsets of one group, committed, looked at and deleted, twice: the second time with their group."""
     topic = OffsetCommitRequestTopic(
         name="wide",
@@ -175,7 +175,7 @@ def many_offsets(node: Attacked, count: int = PARTITIONS) -> None:
     ask(node, (delete, 0), (commit, 9), (DeleteGroupsRequest(groups_names=["g"]), 2))
 
 
-def many_groups(node: Attacked, count: int = GROUPS) -> None:
+def many_groups(node: Attacked, count: int) -> None:
     """Groups with an offset each, listed by each door, and followed as events."""
     node.create("grouped", 2)
     with node.connect() as caller:
@@ -228,15 +228,22 @@ def report(node: Attacked, what: str, started_s: float) -> None:
     print(f"  {what}: {took_s:.2f} s; longest turn {turn_s * 1000:.0f} ms", flush=True)
 
 
-WORK: dict[str, Callable[[Attacked], None]] = {
-    "100 parked Fetches of 9 900 partitions": parked_fetches,
-    "5 000 topics created, described and deleted": many_topics,
-    "a table of 9 000 tablets": wide_table,
-    "9 900 offsets of a group": many_offsets,
-    "9 000 groups listed": many_groups,
-}
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Something long to do, and how many of its things there are at full size."""
 
-OF_A_WIDE_TOPIC = (parked_fetches, many_offsets)
+    do: Callable[[Attacked, int], None]
+    count: int
+    is_of_a_wide_topic: bool = False
+
+
+WORK: dict[str, Work] = {
+    "parked Fetches of 9 900 partitions": Work(parked_fetches, FETCHES, is_of_a_wide_topic=True),
+    "topics created, described and deleted": Work(many_topics, TOPICS),
+    "a table of many tablets": Work(wide_table, TABLETS),
+    "offsets of a group": Work(many_offsets, PARTITIONS, is_of_a_wide_topic=True),
+    "groups listed": Work(many_groups, GROUPS),
+}
 
 if __name__ == "__main__":
     for name, work in WORK.items():
@@ -244,12 +251,12 @@ if __name__ == "__main__":
             continue
         with attacked(SETTINGS, turn_s_max=60) as running:
             running.create("other", 1)
-            if work in OF_A_WIDE_TOPIC:
+            if work.is_of_a_wide_topic:
                 running.create("wide", PARTITIONS)
                 time.sleep(COLLECTED_S)  # the collector looks at what was made, once
                 samples = running.samples()
                 turn_s, pass_s = samples["loop_turn_worst_seconds"], samples["memory_pass_worst_seconds"]
                 print(f"  its topic: turn {turn_s * 1000:.0f} ms, pass {pass_s * 1000:.0f} ms", flush=True)
             with measured(running) as found:
-                work(running)
-            print(f"{name}: {found}", flush=True)
+                work.do(running, work.count)
+            print(f"{work.count} {name}: {found}", flush=True)
