@@ -130,6 +130,8 @@ class Run:
     def slices(self, start: int, stop: int) -> list[Buffer]:
         """The bytes [start, stop), one view per underlying buffer."""
         starts, views = self.starts, self.views
+        if starts and starts[-1] <= start < stop:  # the newest, or of a page that is one buffer
+            return [views[-1][start - starts[-1] : stop - starts[-1]]]
         at = bisect_right(starts, start) - 1
         found: list[Buffer] = []
         while start < stop:

@@ -7,7 +7,7 @@ dropped for room): they are cold until loaded.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from pqbroker.pq.log.batch_run import GrowingRun
+from pqbroker.pq.log.batch_run import Batches, GrowingRun
 from pqbroker.pq.log.body import Bodies
 from pqbroker.pq.log.keys import OFFSET_MAX, head_key
 from pqbroker.pq.log.levels import HEAD_BLOB_BYTES_MAX, Levels, Placement
@@ -69,6 +69,19 @@ class Head:
         if not self.blobs or base <= self.blobs[0].position:
             return 0
         return next((blob.offset for blob in self.blobs if blob.position >= base), end_offset)
+
+    def read(self, offset: int, ends: tuple[int, int], bytes_max: int, one_at_least: bool) -> Batches | None:
+        """Whole batches from an offset behind all bodies, as `Run.read`; None when they are not all in memory.
+
+        `ends`: the offsets at which the reader's view ends, and durable content.
+        """
+        run, (end_offset, durable_offset) = self.run, ends
+        if offset < self.warm_offset(durable_offset):
+            return None
+        stop = self.end_position
+        if end_offset < durable_offset:
+            return run.read(offset, bytes_max, one_at_least, run.locate(end_offset, stop), end_offset)
+        return run.read(offset, bytes_max, one_at_least, stop, durable_offset)
 
     def add(self, blob: HeadBlob, placement: Placement) -> None:
         """Put a stored blob in the place of the newest `placement.merged` ones."""

@@ -42,8 +42,14 @@ READ_COMMITTED: Final = Isolation.READ_COMMITTED
 def visible_end(partition: Partition, isolation: Isolation) -> int:
     """The offset before which a reader sees everything: the high watermark, for READ_COMMITTED the last stable offset.
 
-    Both are the same while no Kafka transaction is open. No other place says it.
+    Both are the same while no Kafka transaction is open. No other place says it but `visible_ends`.
     """
     if isolation is READ_COMMITTED and partition.transactions.open:
         return partition.stable_offset
     return partition.end_offset
+
+
+def visible_ends(partition: Partition) -> tuple[int, int]:
+    """The high watermark, and the last stable offset."""
+    end_offset = partition.end_offset
+    return end_offset, partition.stable_offset if partition.transactions.open else end_offset

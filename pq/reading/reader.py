@@ -48,9 +48,18 @@ class Reader:
     def read(self, query: ReadQuery) -> Batches | Awaitable[Batches]:
         """Whole batches, at once when they are in memory; empty at the end. KafkaError OFFSET_OUT_OF_RANGE,
         CORRUPT_MESSAGE when the first batch is damaged, NOT_LEADER_OR_FOLLOWER."""
-        self._check_range(query)
-        is_sent = query.in_files and query.bytes_max >= SENT_BYTES_MIN
-        batches = self._ahead.verified(query) if is_sent else None
+        partition = self._partition
+        offset, end_offset, bytes_max, one_at_least, in_files, _ = query
+        if not partition.start_offset <= offset <= partition.end_offset:
+            self._check_range(query)
+        is_sent = in_files and bytes_max >= SENT_BYTES_MIN
+        batches, ends = None, partition.bodies.ends
+        if offset >= end_offset:
+            batches = Batches([], 0, offset)
+        elif not ends or ends[-1] <= offset:
+            batches = partition.head.read(offset, (end_offset, partition.end_offset), bytes_max, one_at_least)
+        elif is_sent:
+            batches = self._ahead.verified(query)
         if batches is None:
             batches = self._gather(query, {})
             if batches is None:

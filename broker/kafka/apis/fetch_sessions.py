@@ -122,14 +122,6 @@ class FetchSession:
             wanted.leader_epoch, wanted.offset, wanted.bytes_max = leader_epoch, offset, bytes_max
         return True
 
-    def want_only(self, topic: tuple[str, bytes], asked: Sequence[Asked]) -> None:
-        """Have these partitions of one topic, in their order, and no others."""
-        before, self.wanted = self.wanted, {}
-        for index, leader_epoch, offset, bytes_max in asked:
-            key = (*topic, index)
-            wanted = self.wanted[key] = before.get(key) or SessionPartition(*key)
-            wanted.leader_epoch, wanted.offset, wanted.bytes_max = leader_epoch, offset, bytes_max
-
     def move_to_end(self, wanted: SessionPartition) -> None:
         key = (wanted.topic, wanted.topic_id, wanted.index)
         if self.wanted.pop(key, None) is wanted:

@@ -10,8 +10,27 @@ from pqbroker.broker.kafka.apis.exchange import Exchange
 
 LANES_MAX = 4
 """Lanes of one connection for each API: a producer of several topics often sends one topic in each request."""
-Serve = Callable[[Context, memoryview, Callable[[Context], Any]], Exchange]
-"""Serves the request of a frame by a call that returns what a handler may, in a new context like the one given."""
+
+
+class TakenRequest(Protocol):
+    """A request that a lane has taken, for the dispatcher to serve it after all."""
+
+    correlation_id: int
+    frame_bytes: int
+    started_at: float
+    """Time when it came (`perf_counter`)."""
+
+
+class LaneExchange(Protocol):
+    """An exchange of a lane that answers later."""
+
+    def answer(self) -> None: ...
+    def fail(self, defect: Exception) -> None:
+        """Have the dispatcher answer with a defect of ours."""
+
+
+Serve = Callable[[Context, TakenRequest, Callable[[Context], Any]], Exchange]
+"""Serves a request by a call that returns what a handler may, in a new context like the one given."""
 
 
 class Lane(Protocol):
@@ -31,3 +50,5 @@ class LaneRoad:
 
     metrics: RouteMetrics
     serve: Serve
+    answer: Callable[[LaneExchange], None]
+    """Has an exchange answer, outside the call that began it."""

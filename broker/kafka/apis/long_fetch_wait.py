@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pqbroker.broker.kafka.apis.answer import Answer
 from pqbroker.broker.kafka.apis.context import KafkaNode
-from pqbroker.broker.kafka.apis.parked_fetch import ENOUGH, ParkedFetch
+from pqbroker.broker.kafka.apis.parked_fetch import ENOUGH, ParkedFetch, count_readable
 
 _AT_ONCE: Final = 100
 """Partitions between two looks at the time: a fraction of a millisecond."""
@@ -61,10 +61,11 @@ class LongFetchWait:
                 wanted.partition.watchers.forget(self)
 
     async def _is_met(self) -> bool:
-        wanted, readable = self._parked.wanted, 0
+        parked, wanted, readable = self._parked, self._parked.wanted, 0
         for start in range(0, len(wanted), _AT_ONCE):
             await self._node.turns.breathe()
-            readable = self._parked.readable(wanted[start : start + _AT_ONCE], readable)
+            some = wanted[start : start + _AT_ONCE]
+            readable = count_readable(some, parked.isolation, parked.min_bytes, readable)
             if readable >= ENOUGH:
                 return True
         return False

@@ -25,26 +25,30 @@ class ParkedFetch:
     min_bytes: int
     wait_ms: int
 
-    def readable(self, asked: Sequence[SessionPartition], readable: int = 0) -> int:
-        """Bytes that can be read of these partitions and `readable`, counted until they are `min_bytes`. From memory.
 
-        ENOUGH then, and where there is an error to answer, any record is enough, or nothing was wanted.
-        """
-        for wanted in asked:
-            partition = wanted.partition
-            if wanted.error is not None or partition is None or partition.is_lost:
+def count_readable(
+    asked: Sequence[SessionPartition], isolation: Isolation, min_bytes: int, readable: int = 0
+) -> int:
+    """Return the bytes that can be read of these partitions and `readable`, counted until they are `min_bytes`. From
+    memory.
+
+    ENOUGH then, and where there is an error to answer, any record is enough, or nothing was wanted.
+    """
+    for wanted in asked:
+        partition = wanted.partition
+        if wanted.error is not None or partition is None or partition.is_lost:
+            return ENOUGH
+        log, offset = partition.state, wanted.offset
+        end_offset = visible_end(log, isolation)
+        if offset != end_offset:
+            if not log.start_offset <= offset <= log.end_offset:
                 return ENOUGH
-            log, offset = partition.state, wanted.offset
-            end_offset = visible_end(log, self.isolation)
-            if offset != end_offset:
-                if not log.start_offset <= offset <= log.end_offset:
-                    return ENOUGH
-                if self.min_bytes <= 1 and offset < end_offset and wanted.bytes_max > 0:  # any record is enough
-                    return ENOUGH
-                readable += partition.reader.readable_bytes(offset, end_offset, wanted.bytes_max)
-            if readable >= self.min_bytes:
+            if min_bytes <= 1 and offset < end_offset and wanted.bytes_max > 0:  # any record is enough
                 return ENOUGH
-        return readable if asked else ENOUGH
+            readable += partition.reader.readable_bytes(offset, end_offset, wanted.bytes_max)
+        if readable >= min_bytes:
+            return ENOUGH
+    return readable if asked else ENOUGH
 
 
 class FetchWait:
@@ -80,7 +84,7 @@ class FetchWait:
     def _look(self) -> None:
         self._is_looking = False
         parked = self._parked
-        if not self._is_finished and parked.readable(parked.wanted) >= ENOUGH:
+        if not self._is_finished and count_readable(parked.wanted, parked.isolation, parked.min_bytes) >= ENOUGH:
             self._finish()
 
     def _finish(self) -> None:

@@ -12,7 +12,7 @@ Left out: replicas as readers (version 18 has a high watermark that they send), 
 """
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -31,9 +31,9 @@ from pqbroker.broker.kafka.apis.fetch_sessions import (
 )
 from pqbroker.broker.kafka.apis.long_fetch_wait import LongFetchWait
 from pqbroker.broker.kafka.apis.metering import count_fetched, fetch_pause_ms
-from pqbroker.broker.kafka.apis.parked_fetch import ENOUGH, FetchWait, ParkedFetch
-from pqbroker.broker.kafka.lanes.fetch_answers import FetchAnswers, Fetched
-from pqbroker.broker.kafka.lanes.fetch_lane import open_lane
+from pqbroker.broker.kafka.apis.parked_fetch import ENOUGH, FetchWait, ParkedFetch, count_readable
+from pqbroker.broker.kafka.lanes.fetch_answers import ANSWERED_PARTITIONS_MAX, FetchAnswers, PartitionRead
+from pqbroker.broker.kafka.lanes.fetch_lane import NOTHING, FetchHandler, open_lane
 from pqbroker.broker.services.topics.finding import find_topic
 from pqbroker.broker.services.topics.partitions import check_leader_epoch, find_readable
 from pqbroker.pq.log.batch_run import Batches
@@ -94,9 +94,20 @@ def serve_fetch(
         return _serve_long(context, fetch)
     fetch.look(session_fetch.wanted)
     parked = fetch.parked
-    if parked.wait_ms <= 0 or parked.readable(session_fetch.wanted) >= ENOUGH:
+    if parked.wait_ms <= 0 or count_readable(parked.wanted, parked.isolation, parked.min_bytes) >= ENOUGH:
         return fetch.read()
     return FetchWait(context.node.loop, context.node.turns.call_soon, parked, fetch.look_and_read).answer
+
+
+def finish_fetch(
+    context: Context, request: FetchRequest, session_fetch: SessionFetch, answers: FetchAnswers,
+    reads: Sequence[PartitionRead],
+) -> Served | Awaitable[Served]:  # fmt: skip
+    """Finish a Fetch of a lane whose first partitions are read. It may have been parked: what was lost may be gone with
+    its topic, or served by a new opening of the cell; what was allowed may be forbidden."""
+    fetch = _Fetch(context, request, session_fetch, answers)
+    fetch.look(session_fetch.wanted[len(reads) :])
+    return fetch.read(reads)
 
 
 def _paused(pause_ms: int, session_id: int) -> Answer[FetchResponse]:
@@ -175,12 +186,15 @@ class _Fetch:
                 self.look((wanted,))
         return self.read()
 
-    def read(self) -> Served | Awaitable[Served]:
-        """The response; awaitable when something has to be read from disk, or other answers must leave first."""
+    def read(self, reads: Sequence[PartitionRead] = ()) -> Served | Awaitable[Served]:
+        """The response; awaitable when something has to be read from disk, or other answers must leave first. `reads`:
+        of the first partitions."""
         if self._bytes_max > self._context.node.answers.free:
             return self._read_short()
         self._begin()
-        for wanted in self._session_fetch.wanted:
+        for _, read in reads:
+            self._note(read, read.size)
+        for wanted in self._session_fetch.wanted[len(reads) :]:
             self._read(wanted)
         if self._cold:
             return self._read_cold()
@@ -232,12 +246,15 @@ class _Fetch:
         self._named_left = ABORTED_NAMED_MAX
 
     def _read(self, wanted: SessionPartition) -> None:
-        read, size = self._read_one(wanted, self._left, is_first=self._is_first)
+        self._note(*self._read_one(wanted, self._left, is_first=self._is_first))
+
+    def _note(self, read: Batches | ErrorCode | Awaitable[Batches], size: int) -> None:
+        """Note what the next partition gives."""
         if isinstance(read, (Batches, ErrorCode)):
             self._reads.append(read)
         else:
             self._cold[len(self._reads)] = read
-            self._reads.append(_NOTHING)
+            self._reads.append(NOTHING)
         if size:
             self._left -= size
             self._is_first = False
@@ -251,7 +268,7 @@ class _Fetch:
             return wanted.error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0
         bytes_max = min(wanted.bytes_max, left)
         if bytes_max <= 0 and not is_first:
-            return _NOTHING, 0
+            return NOTHING, 0
         try:
             end_offset = visible_end(partition.state, self._isolation)
             aborted = partition.state.transactions.aborted
@@ -289,10 +306,9 @@ class _Fetch:
 
     def _respond(self) -> Served:
         self._count_read()
-        if self._answers is not None:
-            fetched = self._fetched(*self._answers.topic)
-            if fetched is not None:
-                return self._answers.made(self._context.correlation_id, self._session_fetch.session_id, fetched)
+        reads = None if self._answers is None else self._packed_reads(*self._answers.topic)
+        if self._answers is not None and reads is not None:
+            return self._answers.made(self._context.correlation_id, self._session_fetch, reads)
         for wanted, read in zip(self._session_fetch.wanted, self._reads, strict=True):
             self._tell(wanted, read)
         return FetchResponse(session_id=self._session_fetch.session_id, responses=list(self._topics.values()))
@@ -312,30 +328,21 @@ class _Fetch:
             topics[wanted.topic, wanted.topic_id] = topic
         topic.partitions.append(data)
 
-    def _fetched(self, topic: str, topic_id: bytes) -> list[Fetched] | None:
-        """Return what an answer about one topic says of its partitions; None, and nothing is done, when it is not all
-        about that one, a partition could not be read, or one has aborted transactions to name."""
+    def _packed_reads(self, topic: str, topic_id: bytes) -> list[PartitionRead] | None:
+        """Return what was read, if the answer can be packed at once; None when it is not all about one topic, a
+        partition could not be read, or one has aborted transactions to name."""
         fetch = self._session_fetch
+        packed: list[PartitionRead] = []
+        if len(fetch.wanted) > ANSWERED_PARTITIONS_MAX:
+            return None
         for wanted, read in zip(fetch.wanted, self._reads, strict=True):
-            if type(read) is not Batches or wanted.topic != topic or wanted.topic_id != topic_id:
+            if not isinstance(read, Batches) or wanted.topic != topic or wanted.topic_id != topic_id:
                 return None
-            assert wanted.partition is not None
             aborted = self._spans.get(wanted)
             if aborted is not None and aborted.has_between(wanted.offset, read.next_offset):
                 return None
-        fetched: list[Fetched] = []
-        for wanted, read in zip(fetch.wanted, self._reads, strict=True):
-            assert wanted.partition is not None
-            assert isinstance(read, Batches)
-            log = wanted.partition.state
-            high_watermark, start_offset = visible_end(log, READ_UNCOMMITTED), log.start_offset
-            if not (fetch.is_incremental and not read.buffers and wanted.is_known(high_watermark, start_offset)):
-                wanted.sent_high_watermark, wanted.sent_start_offset = high_watermark, start_offset
-                if read.buffers and fetch.session_id:
-                    fetch.session.move_to_end(wanted)
-                stable_offset = visible_end(log, READ_COMMITTED)
-                fetched.append((wanted.index, high_watermark, stable_offset, start_offset, read))
-        return fetched
+            packed.append((wanted, read))
+        return packed
 
     def _partition_data(self, wanted: SessionPartition, read: Read) -> PartitionData:
         partition = wanted.partition
@@ -375,6 +382,7 @@ def _is_news(wanted: SessionPartition, data: PartitionData) -> bool:
     return bool(data.records or data.error_code or not is_known)
 
 
-_NOTHING = Batches([], 0, -1)
-
-API = Api(request=FetchRequest, response=FetchResponse, serve=serve, open_lane=partial(open_lane, serve_fetch))
+API = Api(
+    request=FetchRequest, response=FetchResponse, serve=serve,
+    open_lane=partial(open_lane, FetchHandler(serve_fetch, finish_fetch)),
+)  # fmt: skip

@@ -6,7 +6,9 @@ from struct import Struct
 from typing import Final
 
 from pqbroker.broker.kafka.apis.exchange import Output
+from pqbroker.broker.kafka.apis.fetch_sessions import SessionFetch, SessionPartition
 from pqbroker.pq.log.batch_run import Batches
+from pqbroker.pq.reading.query import visible_ends
 from pqbroker.protocol.layout import codes
 from pqbroker.protocol.messages.fetch import FetchResponse, PartitionData
 from pqbroker.protocol.primitives import unsigned_varint
@@ -17,14 +19,16 @@ FETCH_KEY: Final = 1
 _NO_ERROR: Final = 0
 _NO_REPLICA: Final = -1
 
-Fetched = tuple[int, int, int, int, Batches]
-"""Index, high watermark, last stable offset, start offset and batches of one partition."""
+PartitionRead = tuple[SessionPartition, Batches]
+"""A partition that is wanted, and what was read of it."""
+ANSWERED_PARTITIONS_MAX: Final = 100
+"""Partitions of an answer at most: their count is one byte in flexible versions."""
 
 
 class FetchAnswers:
-    """Answers to requests of one version about one topic, of at most 100 partitions."""
+    """Answers to requests of one version about one topic, of at most `ANSWERED_PARTITIONS_MAX` partitions."""
 
-    __slots__ = ("_aborted", "_entry", "_head", "_is_flexible", "_name", "_tags", "topic")
+    __slots__ = ("_aborted", "_head", "_is_flexible", "_name", "_pack", "_tags", "topic")
 
     def __init__(self, version: int, topic: tuple[str, bytes], name: bytes, *, is_committed: bool) -> None:
         """`topic`: name and id as a request says them; `name`: as it stands in the answer; `is_committed`: the reader
@@ -32,32 +36,49 @@ class FetchAnswers:
         self.topic = topic
         flexible = self._is_flexible = is_flexible(FETCH_KEY, version)
         self._name = name
-        self._head, self._entry = _layout(version)
+        self._head, entry = _layout(version)
+        self._pack = entry.pack
         self._tags = b"\0" if flexible else b""
         none = 0 if flexible else -1
         self._aborted = none + 1 if is_committed else none
         """An empty list of transactions, or no list."""
 
-    def made(self, correlation_id: int, session_id: int, fetched: Sequence[Fetched]) -> Output:
-        """The framed answer, which names no topic when nothing was fetched."""
-        flexible, tags, aborted, pack = self._is_flexible, self._tags, self._aborted, self._entry.pack
-        output: Output = [b""]
-        size, count, before = self._head.size - 4, len(fetched), self._name
-        before += bytes((count + 1,)) if flexible else count.to_bytes(4, "big")
-        for index, high_watermark, stable_offset, start_offset, (buffers, records_bytes, _) in fetched:
-            before += pack(index, _NO_ERROR, high_watermark, stable_offset, start_offset, aborted, _NO_REPLICA)
-            before += unsigned_varint(records_bytes + 1) if flexible else records_bytes.to_bytes(4, "big")
-            output.append(before)
+    def made(self, correlation_id: int, fetch: SessionFetch, reads: Sequence[PartitionRead]) -> Output:
+        """The framed answer: what was read of every partition that the session wants, if it is news there. It names no
+        topic when there is none. The session notes what it sends."""
+        flexible, aborted, pack, session_id = self._is_flexible, self._aborted, self._pack, fetch.session_id
+        output: Output = []
+        size, count, first = 0, 0, b""
+        for wanted, (buffers, records_bytes, _) in reads:
+            assert wanted.partition is not None
+            log = wanted.partition.state
+            high_watermark, stable_offset = visible_ends(log)
+            start_offset = log.start_offset
+            if buffers:
+                if session_id:
+                    fetch.session.move_to_end(wanted)
+            elif fetch.is_incremental and wanted.is_known(high_watermark, start_offset):
+                continue
+            wanted.sent_high_watermark, wanted.sent_start_offset = high_watermark, start_offset
+            entry = pack(wanted.index, _NO_ERROR, high_watermark, stable_offset, start_offset, aborted, _NO_REPLICA)
+            entry += unsigned_varint(records_bytes + 1) if flexible else records_bytes.to_bytes(4, "big")
+            if count:
+                entry = self._tags + entry  # those of the partition before
+            else:
+                first = entry
+            output.append(entry)
             output += buffers
-            size += len(before) + records_bytes
-            before = tags  # of the partition
+            size += len(entry) + records_bytes
+            count += 1
+        head, tags = self._head, self._tags
+        if not count:
+            return [head.pack(head.size - 4 + len(tags), correlation_id, 0, _NO_ERROR, session_id, flexible) + tags]
+        name = self._name + (bytes((count + 1,)) if flexible else count.to_bytes(4, "big"))
+        size += head.size - 4 + len(name) + 3 * len(tags)
+        output[0] = head.pack(size, correlation_id, 0, _NO_ERROR, session_id, 1 + flexible) + name + first
         if flexible:
-            output.append(tags * (3 if fetched else 1))  # of the last partition, the topic, the answer
-            size += len(output[-1])
-        topics = 1 if fetched else 0
-        output[0] = self._head.pack(size, correlation_id, 0, _NO_ERROR, session_id, topics + flexible)
+            output.append(3 * tags)  # of the last partition, the topic, the answer
         return output
-
 
 @cache
 def _layout(version: int) -> tuple[Struct, Struct]:

@@ -20,7 +20,7 @@ from pqbroker.broker.kafka.apis.answer_budget import SMALL_ANSWER_BYTES
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context, KafkaNode, Peer
 from pqbroker.broker.kafka.apis.exchange import Exchange, Output
-from pqbroker.broker.kafka.apis.lane import LANES_MAX, Lane, LaneRoad
+from pqbroker.broker.kafka.apis.lane import LANES_MAX, Lane, LaneExchange, LaneRoad, TakenRequest
 from pqbroker.broker.kafka.net.dispatched import Dispatched, OnError, ServedVersion
 from pqbroker.protocol.errors import ErrorCode, LastAnswer, ProtocolError, TooManyElements
 from pqbroker.protocol.frames import frame as framed
@@ -119,17 +119,19 @@ class Dispatcher:
         """Open a lane for the requests to come that say what this one says."""
         api, context = exchange.route.api, exchange.context
         assert api.open_lane is not None
-        road = LaneRoad(exchange.route.metrics, partial(self._serve_for_lane, exchange.route))
+        road = LaneRoad(exchange.route.metrics, partial(self._serve_for_lane, exchange.route), _answer_in_lane)
         lane = api.open_lane(context, exchange.request, frame, road)
         if lane is not None:
             _put_first(context.peer.lanes, exchange.route.key, lane)
 
     def _serve_for_lane(
-        self, route: ServedVersion, context: Context, frame: memoryview, serve: Callable[[Context], Any]
+        self, route: ServedVersion, context: Context, taken: TakenRequest, serve: Callable[[Context], Any]
     ) -> Dispatched:
-        exchange = Dispatched(len(frame))
-        _, _, exchange.correlation_id = _HEADER_START.unpack_from(frame)
+        exchange = Dispatched(taken.frame_bytes)
+        exchange.correlation_id = taken.correlation_id
+        exchange.started_at = taken.started_at
         exchange.route = route
+        exchange.request = None
         exchange.context = Context(self._node, context.peer, context.version, context.client_id)
         exchange.context.correlation_id = exchange.correlation_id
         self._proceed(exchange, partial(serve, exchange.context))
@@ -322,6 +324,13 @@ class Dispatcher:
             seldom.info("%s: the connection is closed: %s", route.api.name, error)
             exchange.must_close = True
         self._send(exchange, response, _is_counted)
+
+
+def _answer_in_lane(exchange: LaneExchange) -> None:
+    try:
+        exchange.answer()
+    except Exception as defect:  # noqa: BLE001
+        exchange.fail(defect)
 
 
 def _add_pause(peer: Peer, response: Any) -> None:

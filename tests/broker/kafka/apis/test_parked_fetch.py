@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from pqbroker.broker.kafka.apis.fetch_sessions import SessionPartition
-from pqbroker.broker.kafka.apis.parked_fetch import ENOUGH, FetchWait, ParkedFetch
+from pqbroker.broker.kafka.apis.parked_fetch import ENOUGH, FetchWait, ParkedFetch, count_readable
 from pqbroker.pq.reading.query import READ_UNCOMMITTED
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.watchers import Watchers
@@ -47,7 +47,7 @@ def wanted(partition: Watched | None, offset: int = 10, bytes_max: int = 1000) -
 
 
 def is_met(*items: SessionPartition, min_bytes: int = 100) -> bool:
-    return ParkedFetch(items, READ_UNCOMMITTED, min_bytes, 1000).readable(items) == ENOUGH
+    return count_readable(items, READ_UNCOMMITTED, min_bytes) == ENOUGH
 
 
 class Bench:

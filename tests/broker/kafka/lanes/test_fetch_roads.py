@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pqbroker.broker.kafka.lanes import fetch_answers, fetch_lane
+from pqbroker.broker.kafka.lanes import fetch_answers, fetch_form
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from tests.broker.kafka.lanes.roads import TOPIC_ID, Road, note_taken, sized
 from tests.broker.kafka.lanes.test_produce_roads import Roads, lies, produce
@@ -144,7 +144,7 @@ def test_other_words_leave_the_lane(both: Roads) -> None:
         both.send(topic, other)
         both.send(topic, usual)
         assert both.taken == [False, True, True], words
-    for partitions in ([(0, 0), (0, 1)], [(index, 0) for index in range(fetch_lane.LANE_PARTITIONS_MAX + 1)]):
+    for partitions in ([(0, 0), (0, 1)], [(index, 0) for index in range(fetch_form.LANE_PARTITIONS_MAX + 1)]):
         both.taken.clear()
         both.send(topic, fetch(topic, 12, partitions))
         assert both.taken == [False]
