@@ -5,7 +5,7 @@ DuckDB sees Arrow and nothing else: no file, no extension, no setting, none of t
 
 import re
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -80,9 +80,7 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Wa
         finally:
             watch.look = None
             stopping.end()
-            for each in wanted.values():
-                if isinstance(each, FileScan):
-                    each.close()
+            _close(wanted.values())
     return None
 
 
@@ -153,6 +151,12 @@ def _read(line: Line, reads: Scan, tally: Tally, kept: KeptColumns) -> Iterator[
     if isinstance(reads, TopicScan):
         return scan(line, reads, tally, kept)
     return reads.rows(tally) if isinstance(reads, FileScan) else reads.rows(line, tally)
+
+
+def _close(scans: Iterable[Scan]) -> None:
+    for each in scans:
+        if isinstance(each, FileScan):
+            each.close()
 
 
 def _rows(named: Named, wanted: Scan, rows: Iterator[Any]) -> Any:

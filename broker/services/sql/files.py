@@ -1,8 +1,8 @@
-"""Local files that SQL reads, as the broker knows them: by name alone, for workers open them. A topic or table of the
-same name comes first, so that a file takes no name away.
+"""Names of local files in SQL on the broker's side, and their list; workers open them. A topic or table of the same
+name comes first, so that a file takes no name away.
 
-Read on the topic of the relation's name, `files.NAME`, allows a file: rules can name one file or a prefix, and whoever
-may read every topic may read every file of the directory.
+Read on the topic of the relation's name, `files.NAME`, allows a file: rules can name one file or a prefix, and a
+user who may read every topic may read every file of the directory.
 """
 
 import os
