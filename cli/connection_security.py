@@ -111,7 +111,7 @@ def client_options() -> dict[str, Any]:
     found = security()
     options: dict[str, Any] = {"security_protocol": found.protocol.value, "ssl_context": kafka_context()}
     if found.login is not None and found.login.token_file is not None:
-        from pqbroker.cli.token_provider import TokenProvider
+        from pqbroker.security.token_provider import TokenProvider
 
         return options | {"sasl_mechanism": OAUTHBEARER, "sasl_oauth_token_provider": TokenProvider(found.login)}
     if found.login is not None:

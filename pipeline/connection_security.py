@@ -6,13 +6,23 @@ are; nothing of it is printed.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pqbroker.pipeline.errors import JobError
+from pqbroker.security.client_login import OAUTHBEARER, TOKEN_URL
 from pqbroker.security.client_properties import PLAIN, ClientSecurity, client_security, load_client_security
 from pqbroker.security.errors import SecurityError
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _PASSED_ON = ("security.", "ssl.", "sasl.")
+_LOGIN_HANDLER = "sasl.login.callback.handler.class"
+_TOKEN_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+"""What logs in by a token in Java's clients; their default makes unsigned tokens of its own."""
+_ALLOWED = ("urls", "files")
+"""Ends of the properties of a Java that name what its clients may read a token from: of releases before 4.0, and later.
+"""
 
 _in_force: list[ClientSecurity] = [PLAIN]
 
@@ -27,7 +37,9 @@ def use_security(path: Path | None) -> None:
 
 def client_settings() -> dict[str, str]:
     """Return the settings for security of a Kafka client of Java's, by name."""
-    return {name: text for name, text in _in_force[0].texts.items() if name.startswith(_PASSED_ON)}
+    found = _in_force[0]
+    by_token = {} if found.login is None or found.login.mechanism != OAUTHBEARER else {_LOGIN_HANDLER: _TOKEN_HANDLER}
+    return by_token | {name: text for name, text in found.texts.items() if name.startswith(_PASSED_ON)}
 
 
 def spark_options() -> dict[str, str]:
@@ -35,15 +47,27 @@ def spark_options() -> dict[str, str]:
     return {f"kafka.{name}": text for name, text in client_settings().items()}
 
 
+def allow_token(spark: "SparkSession") -> None:
+    """Let the Kafka clients of Spark's Java read the token of this job's login, if it has one."""
+    found = _in_force[0]
+    if found.login is not None and found.login.token_file is not None:
+        system: Any = spark.sparkContext._jvm
+        for end, place in zip(_ALLOWED, (found.texts[TOKEN_URL], str(found.login.token_file)), strict=True):
+            system.java.lang.System.setProperty(f"org.apache.kafka.sasl.oauthbearer.allowed.{end}", place)
+
+
 def worker_options(texts: Mapping[str, str]) -> dict[str, Any]:
     """Return the arguments for security of aiokafka's clients, in a worker of Spark's: `texts` as `client_settings`."""
     if not texts:
         return {}
     found = client_security(texts)
+    options: dict[str, Any] = {"security_protocol": found.protocol.value}
     if found.login is not None and found.login.token_file is not None:
-        raise SecurityError("the producers of a relay log in by a password, not by a token; give SCRAM or PLAIN")
-    login = {} if found.login is None else found.login.aiokafka
-    options = {"security_protocol": found.protocol.value, **login}
+        from pqbroker.security.token_provider import TokenProvider
+
+        options |= {"sasl_mechanism": OAUTHBEARER, "sasl_oauth_token_provider": TokenProvider(found.login)}
+    elif found.login is not None:
+        options |= found.login.aiokafka
     if found.tls is None:
         return options
     from pqbroker.security.contexts import client_context
