@@ -211,7 +211,7 @@ class Server:
         receiving = Receiving(self._settings, loop)
         self.node = self._node(loop, Metrics(partial(self._sample, receiving)))
         if self._tls is not None:
-            self._tls.begin(loop, lambda: self.node.settings)
+            self._tls.begin(loop, lambda: self.node.settings, self._audit)
         self._follow_scheme()
         self._dispatcher = Dispatcher(self.node, APIS)
         self._links = None if self._place is None else await self._begin_links(self._place)

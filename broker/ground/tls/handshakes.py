@@ -13,8 +13,10 @@ import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import Final, Protocol
 
+from pqbroker.broker.ground.access import ANONYMOUS
+from pqbroker.broker.ground.audit import AuditFacts, AuditLog
 from pqbroker.broker.ground.seldom_log import SeldomLog
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.shares import Shares
@@ -22,7 +24,8 @@ from pqbroker.conf.shares import Shares
 seldom = SeldomLog(logging.getLogger(__name__))
 OVERDUE_LOOK_PERIOD_S = 0.25
 """Seconds between looks for handshakes whose time is over."""
-
+HANDSHAKE: Final = "HANDSHAKE"
+"""Operation of the audit log's lines of handshakes that failed."""
 
 Done = Callable[["asyncio.Future[None]"], None]
 """Called in the loop with a step that was performed."""
@@ -36,17 +39,28 @@ class Handshake(Protocol):
         """Return the key of its client (`holder_of`)."""
 
     @property
-    def peer_text(self) -> str:
+    def host(self) -> str:
         """Return the client's address."""
+
+    @property
+    def peer_text(self) -> str:
+        """Return the client's address and port."""
+
+    @property
+    def listener(self) -> str:
+        """Return the name of the listener."""
 
     def cut(self) -> None:
         """Close at once."""
 
 
 class Handshakes:
-    """Handshakes of a node. `settings`: those in force now."""
+    """Handshakes of a node. `settings`: those in force now; `audit`: the log that those that failed get a line of."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, settings: Callable[[], BrokerSettings]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, settings: Callable[[], BrokerSettings], audit: AuditLog | None = None
+    ) -> None:
+        self._audit = audit
         self._loop = loop
         self._settings = settings
         self._under_way: OrderedDict[Handshake, float] = OrderedDict()
@@ -82,6 +96,13 @@ class Handshakes:
         self._shares.give_back(handshake.holder)
         return True
 
+    def fail(self, handshake: Handshake, reason: str) -> None:
+        """Count, log and audit a handshake that failed."""
+        seldom.warning(
+            "TLS handshake of %s with listener %s failed: %s", handshake.peer_text, handshake.listener, reason
+        )
+        self._note_failed(handshake, reason)
+
     def perform(self, holder: str, step: Callable[[], None], done: Done) -> None:
         """Perform a step of a holder's handshake beside the loop, then call `done` in the loop."""
         if self._is_closed:
@@ -116,13 +137,19 @@ class Handshakes:
     def _give_way(self, most: int) -> None:
         largest = self._shares.largest()
         oldest = next(each for each in self._under_way if each.holder in largest)
-        self.failed += 1
+        self._note_failed(oldest, f"cut: {most} are under way, the limit of pqbroker.handshakes.max")
         seldom.warning(
             "TLS handshake of %s cut: %d are under way, the limit of pqbroker.handshakes.max, and its address has most",
             oldest.peer_text, most,
         )  # fmt: skip
         self.end(oldest)
         oldest.cut()
+
+    def _note_failed(self, handshake: Handshake, reason: str) -> None:
+        self.failed += 1
+        if self._audit is not None:
+            on = f"listener {handshake.listener}"
+            self._audit.tell(AuditFacts(str(ANONYMOUS), handshake.host, HANDSHAKE, on, is_allowed=False, detail=reason))
 
     def _cut_overdue(self) -> None:
         limit_s = self._settings().handshake_timeout_ms / 1000
@@ -131,7 +158,7 @@ class Handshakes:
             handshake, began_s = next(iter(self._under_way.items()))
             if now - began_s < limit_s:
                 break
-            self.failed += 1
+            self._note_failed(handshake, f"cut: not finished within {limit_s:g} s, pqbroker.handshake.timeout.ms")
             seldom.warning(
                 "TLS handshake of %s cut: not finished within %g s, the limit of pqbroker.handshake.timeout.ms",
                 handshake.peer_text, limit_s,

@@ -83,6 +83,7 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
         plain: Callable[[bytes], bytes] | None = None,
     ) -> None:
         self._tls = tls
+        self.listener = tls.name
         self._handshakes = handshakes
         self._connect = connect
         self._plain = plain
@@ -110,6 +111,7 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
+        self.host = str(peer[0]) if peer else ""
         self.holder = holder_of(peer[0], peer[1]) if peer else ""
         self.peer_text = str(Address(peer[0], peer[1])) if peer else "a client that has gone"
         self._handshakes.begin(self)
@@ -117,7 +119,7 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         was, self._stage = self._stage, TLS_STAGES[self._stage, TlsEvent.LOSE]
         if self._handshakes.end(self) and was is TlsStage.SHAKING and self._shaken_bytes:
-            self._tell_failed("the client closed the connection")
+            self._handshakes.fail(self, "the client closed the connection")
         self._forget()
         protocol, self._protocol = self._protocol, None  # freed at once, not by the collector
         if protocol is not None:
@@ -213,14 +215,10 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
 
     def _fail(self, reason: str) -> None:
         self._handshakes.end(self)
-        self._tell_failed(reason)
+        self._handshakes.fail(self, reason)
         self._stage = TLS_STAGES[self._stage, TlsEvent.CLOSE]
         self._forget()
         self._transport.close()
-
-    def _tell_failed(self, reason: str) -> None:
-        self._handshakes.failed += 1
-        seldom.warning("TLS handshake of %s with listener %s failed: %s", self.peer_text, self._tls.name, reason)
 
     # What comes.
 

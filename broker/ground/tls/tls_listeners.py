@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
+from pqbroker.broker.ground.audit import AuditLog
 from pqbroker.broker.ground.listeners import Connect, Listener
 from pqbroker.broker.ground.metrics import Sample
 from pqbroker.broker.ground.tls.handshakes import Handshakes
@@ -37,10 +38,12 @@ class TlsListeners:
         assert self._handshakes is not None, "begun"
         return self._handshakes
 
-    def begin(self, loop: asyncio.AbstractEventLoop, settings: Callable[[], BrokerSettings]) -> None:
+    def begin(
+        self, loop: asyncio.AbstractEventLoop, settings: Callable[[], BrokerSettings], audit: AuditLog | None = None
+    ) -> None:
         """`settings`: those in force now."""
         self._settings = settings
-        self._handshakes = Handshakes(loop, settings)
+        self._handshakes = Handshakes(loop, settings, audit)
 
     def under(self, listener: Listener, connect: Connect, plain: Callable[[bytes], bytes] | None = None) -> Connect:
         """Return what makes the protocol of a connection: `connect` itself, or TLS that calls it."""

@@ -1,6 +1,7 @@
 """Listeners under TLS: clients are served, users are those of certificates, whoever speaks plainly is refused."""
 
 import asyncio
+import json
 import logging
 import socket
 import ssl
@@ -490,3 +491,28 @@ def test_a_start_without_security_loads_none_of_it() -> None:
     of_security = {name.removeprefix("pqbroker.security.") for name in loaded if name.startswith("pqbroker.security.")}
     kept_out = ("contexts", "distinguished_names", "issuing", "key_material", "pkcs12", "web_tokens")
     assert of_security.isdisjoint(kept_out)
+
+
+async def test_handshakes_that_fail_are_in_the_audit_log(made: Certificates, tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    audited = {"pqbroker.audit.file": str(path), "pqbroker.handshake.timeout.ms": "3000"}
+    async with serving("SSL://127.0.0.1:0", made.asks_clients() | audited) as server:
+        address = (server.listeners[0].address.host, server.listeners[0].address.port)
+        _, silent = await asyncio.open_connection(*address)
+        plain, writer = await asyncio.open_connection(*address)
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert await plain.read() == b""
+        writer.close()
+        await refused(server, context(made))
+        await until(lambda: "not finished" in path.read_text(encoding="utf-8"))
+        silent.close()
+    failed = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert {(line["principal"], line["host"], line["operation"], line["resource"]) for line in failed} == {
+        ("User:ANONYMOUS", "127.0.0.1", "HANDSHAKE", "listener SSL")
+    }
+    assert not any(line["allowed"] for line in failed)
+    assert {line["detail"] for line in failed} == {
+        "the client speaks HTTP, not TLS; set its security.protocol",
+        "the client has no certificate, and ssl.client.auth is required",
+        "cut: not finished within 3 s, pqbroker.handshake.timeout.ms",
+    }
