@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _PASSED_ON = ("security.", "ssl.", "sasl.")
 _LOGIN_HANDLER = "sasl.login.callback.handler.class"
 _TOKEN_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
-"""What logs in by a token in Java's clients; their default makes unsigned tokens of its own."""
+"""Class that logs in by a token in Java's clients; their default makes unsigned tokens of its own."""
 _ALLOWED = ("urls", "files")
 """Ends of the properties of a Java that name what its clients may read a token from: of releases before 4.0, and later.
 """

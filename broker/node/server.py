@@ -70,7 +70,7 @@ from pqbroker.conf.broker import BrokerSettings
 from pqbroker.storage.engine import Engine
 from pqbroker.storage.faults import FaultyEngine
 from pqbroker.storage.tablets.scheme_acls import ACLS
-from pqbroker.storage.tablets.scheme_objects import STORED_USERS
+from pqbroker.storage.tablets.scheme_objects import FEED_CREATORS, STORED_USERS
 from pqbroker.storage.tablets.scheme_quotas import QUOTAS
 
 if TYPE_CHECKING:
@@ -421,6 +421,10 @@ class Server:
             scheme.follow(ACLS, self._deciding.follow)
             self._deciding.load_users(scheme.rows(STORED_USERS))
             scheme.follow(STORED_USERS, self._deciding.follow_user)
+        if self.node.access is not None and scheme.rows(FEED_CREATORS):
+            from pqbroker.broker.services.sorted_tables.change_feeds import bar_feeds  # loaded where there is a feed
+
+            bar_feeds(self.node)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         """A node without its periodic work would look well and fill its disk: a defect there ends it."""

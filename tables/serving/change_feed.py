@@ -45,6 +45,10 @@ KEYS_OF_TURN: Final = 100
 """Keys whose rows are read before the loop's other work has its turn."""
 ENCODED_IN_LOOP: Final = 100
 """More changes are encoded in a thread."""
+BARRED_CURE: Final = (
+    "Give that principal the rights again and `pqbroker table remount TABLE`, or set `changes` again, which gives the"
+    " feed your rights, and remount."
+)
 _CODE = "CHANGE_FEED_CLOSED"
 
 
@@ -97,6 +101,9 @@ class ChangeFeed:
 
     def closed(self, server: PartitionServer) -> TableError | None:
         """Return why the partition takes no changes now."""
+        barred = self._tablet.share.barred_feeds
+        if barred and self.topic in barred:
+            return TableError(_CODE, f"{self.name}, takes no changes: {barred[self.topic]}", BARRED_CURE)
         if server.writer.is_disk_full:
             return self.refused(server.writer.disk_full)
         closed = why_closed(server.state, is_feed=True)

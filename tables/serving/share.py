@@ -112,6 +112,8 @@ class SortedShare:
     """Seconds that a write waits for a locked row, and readers and unmounts for the end of a transaction."""
     topics: "FeedTopics | None" = None
     """Topics that change feeds write to; None: there are none."""
+    barred_feeds: dict[str, str] = field(default_factory=dict)
+    """Causes for which topics take no changes: at the start of the node the creators of these feeds lacked rights."""
     changes: ChangeCounters = field(default_factory=ChangeCounters)
     stores_bytes: int = 0
     """Memory of all stores, as of the last look."""

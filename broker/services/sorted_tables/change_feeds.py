@@ -2,10 +2,12 @@
 
     named (create, set) -> reserved: no other table, no producer -> the topic exists and fits -> stored
     acts at a mount or remount, once the topic exists and fits, and with the rights of who named it
+    barred at a start of the node, where those rights are gone: writes of the table are refused until a remount
 
 A topic fits a table that has a tablet for each of its partitions, in a PQ tablet of its own in that tablet's cell.
 """
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -19,7 +21,7 @@ from pqbroker.broker.ground.access import (
     check_access,
 )
 from pqbroker.broker.services.sorted_tables.feed_circles import CIRCLE_CURE, told_circle, way_of_changes
-from pqbroker.broker.services.tables.callers import TablesCaller
+from pqbroker.broker.services.tables.callers import TablesCaller, TablesNode
 from pqbroker.broker.services.topics.finding import check_creation
 from pqbroker.broker.services.topics.topics import check_new_topic, create_topic
 from pqbroker.conf.sorted_attributes import CHANGES_ATTRIBUTE
@@ -32,11 +34,13 @@ from pqbroker.storage.tablets.scheme_tables import SortedTableRecord
 from pqbroker.storage.tablets.scheme_topics import TopicExists
 from pqbroker.tables.paths import ROOT, table_path, topic_name
 from pqbroker.tables.refusals import TableError
+from pqbroker.tables.serving.change_feed import BARRED_CURE
 from pqbroker.tables.serving.tables import feeds_of
 
 COLUMNS: Final = frozenset({"before", "after", "transaction", "timestamp"})
 """Fields of a change: columns that an ordered table may have that gets changes."""
 _FIELD = f"attributes.{CHANGES_ATTRIBUTE}"
+_log = logging.getLogger(__name__)
 _WRONG_NAMES = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REQUEST})
 
 
@@ -114,12 +118,34 @@ async def ready_for_mount(caller: TablesCaller, record: SortedTableRecord) -> No
             check_partitions(topic, len(record.tablets))
             await _gather(caller, topic, record)
         await ready_feed(creator, record, name)
+        caller.node.cell.current.sorted_tables.share.barred_feeds.pop(name, None)
     except KafkaError as refusal:
         if creator is caller or refusal.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             raise
         whose = f"the change feed {name!r} has the rights of who named it"
         text = f"{whose}: {refusal.message}; name it again to give it yours"
         raise KafkaError(refusal.code, text) from None
+
+
+def bar_feeds(node: TablesNode) -> None:
+    """Find the change feeds whose creators have not the rights any more, at the start of a node or of its cells."""
+    opened = node.cell.current
+    for table in list(opened.sorted_tables.tables.values()):
+        record = table.record
+        for name in sorted(feeds_of(record)):
+            kind, _, user = feed_creator(opened.scheme, record.table_id, name).partition(":")
+            if not user:
+                continue
+            creator = DirectCaller(node, Principal(kind, user))
+            try:
+                check_access(creator, AclOperation.READ, AclResource(AclKind.TOPIC, record.name))
+                check_access(creator, AclOperation.ALTER, AclResource(AclKind.TOPIC, name))
+            except KafkaError as refusal:
+                opened.sorted_tables.share.barred_feeds[name] = f"it has the rights of who named it: {refusal.message}"
+                _log.error(
+                    "%s takes no writes, since its change feed %r has the rights of who named it: %s. %s",
+                    table_path(record.name), name, refusal.message, BARRED_CURE,
+                )  # fmt: skip
 
 
 async def keep_creator(caller: TablesCaller, record: SortedTableRecord, name: str) -> None:
