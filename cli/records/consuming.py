@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, closing
 from functools import partial
 from typing import Any, NamedTuple
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from aiokafka import ConsumerRebalanceListener
 from aiokafka import TopicPartition as AioPartition
 from aiokafka.errors import KafkaError
 
@@ -19,6 +19,7 @@ from pqbroker.cli.kafka.watch import GONE_TIMEOUT_S, Watch
 from pqbroker.cli.output import write
 from pqbroker.cli.progress import Progress, prints_to_file
 from pqbroker.cli.records.client import refusal
+from pqbroker.cli.records.paced_consumer import PacedConsumer
 from pqbroker.cli.records.selection import PrintOptions, Selection
 from pqbroker.cli.refusals import CommandError, words
 from pqbroker.protocol.errors import ErrorCode
@@ -108,7 +109,7 @@ def _run(reading: Reading, read: Callable[[Watch], Coroutine[Any, Any, None]]) -
 
 @asynccontextmanager
 async def _consumer(reading: Reading, group: str | None, start: str) -> AsyncIterator[Any]:
-    consumer = AIOKafkaConsumer(
+    consumer = PacedConsumer(
         bootstrap_servers=reading.brokers,
         client_id="pqbroker-cli",
         group_id=group,

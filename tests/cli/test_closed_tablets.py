@@ -2,19 +2,23 @@
 waits, none fails with a traceback, and what is refused names the state and the command that ends it."""
 
 import contextlib
+import re
 import signal
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from pqbroker.cli.records.paced_consumer import UNSERVED_PAUSE_S
 from pqbroker.testing import MEMORY, Broker, broker
 from tests.cli.shell import TIMEOUT_S, Said, Shell, run, start
 
 ROWS = [f'--row={{"id": {number}, "$tablet_index": {number % 2}}}' for number in range(6)]
 QUICK_S = 8.0
 """Less than the time for which commands wait for an election."""
+REQUESTS_MORE_MAX = 60
 COLUMNS = ("--column", "id:int64")
 FROZEN, UNMOUNTED, OFFLINE = "frozen", "unmounted", "offline"
 
@@ -254,6 +258,23 @@ def offline() -> Iterator[Broker]:
         yield one
 
 
+@contextlib.contextmanager
+def asked_in_time(running: Broker) -> Iterator[None]:
+    """AssertionError if a reader asks again as soon as it has an answer."""
+    before, began_s = requests(running), time.monotonic()
+    yield
+    asked, waited_s = requests(running) - before, time.monotonic() - began_s
+    assert 0 < asked < REQUESTS_MORE_MAX + 2 * waited_s / UNSERVED_PAUSE_S
+
+
+def requests(running: Broker) -> int:
+    """Return how many requests for metadata and for records a broker has answered."""
+    with urllib.request.urlopen(f"http://{running.http}/metrics", timeout=TIMEOUT_S) as answer:
+        text = answer.read().decode()
+    counts = re.findall(r'^pqbroker_request_seconds_count{api="(?:Metadata|Fetch)",.*} (\S+)$', text, re.MULTILINE)
+    return int(sum(map(float, counts)))
+
+
 @pytest.mark.parametrize("more", [(), ("--group", "follower")])
 def test_following_beside_a_cell_that_is_not_open_says_so_once_and_continues_when_it_is(
     offline: Broker, more: tuple[str, ...]
@@ -262,7 +283,8 @@ def test_following_beside_a_cell_that_is_not_open_says_so_once_and_continues_whe
     assert reader.stdout is not None
     assert reader.stderr is not None
     told = "closed.offline-0, closed.offline-1"
-    line = reader.stderr.readline()
+    with asked_in_time(offline):
+        line = reader.stderr.readline()
     assert line.startswith(f"pqbroker: waiting for {told}: the broker does not serve it now; `pqbroker cell list`")
     try:
         assert run("bundle", "set", "far", "--filter", "", "--http", offline.http).status == 0
@@ -285,7 +307,8 @@ def test_following_tablets_that_are_unmounted_meanwhile_names_the_verb(running: 
     for _ in ROWS:
         reader.stdout.readline()
     assert run("table", "unmount", "closed.later", "--first", "1", "--last", "1", "--http", running.http).status == 0
-    line = reader.stderr.readline()
+    with asked_in_time(running):
+        line = reader.stderr.readline()
     assert line.startswith("pqbroker: waiting for closed.later-1: "), line
     assert "`pqbroker table mount`" in line
     assert run("table", "mount", "closed.later", "--http", running.http).status == 0
