@@ -6,6 +6,7 @@ import json
 import urllib.request
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,13 @@ from tests.faults.cleaning_kills import (
     load,
     read_with_librdkafka,
 )
-from tests.support.waiting import DEADLINE_S
+from tests.support.depth import examples
+from tests.support.waiting import DEADLINE_S, wait_until
 
 SETTINGS = {"log.cleaner.backoff.ms": "10", "log.cleaner.threads": "2", "pqbroker.ballast.bytes": "0"}
 SEED = 5
-TIMES, READERS = 3, 4
+TIMES, READERS = examples(3, least=1), 4
+PASSES_WITHIN_S = 60.0
 TABLE: dict[str, Any] = {
     "path": "//states",
     "schema": [
@@ -69,8 +72,7 @@ class Written:
     def wait_for_passes(self, more: int) -> None:
         """Return once the cleaner has been over the topic that many times more."""
         before = self._passes()
-        while self._passes() < before + more:
-            pass
+        wait_until(lambda: self._passes() >= before + more, f"{more} passes more", PASSES_WITHIN_S)
 
     def _passes(self) -> int:
         found = self.calls.ask("GET", "/v1/cleaner")
@@ -168,8 +170,7 @@ def test_a_sorted_table_that_the_topic_feeds_has_the_final_state(written: Writte
     for _ in range(TIMES):
         owed = written.owed()
         ends = [end_of(written.running.kafka, index) for index in range(PARTITIONS)]
-        while not is_fed(calls, ends):
-            pass
+        wait_until(partial(is_fed, calls, ends), "the table has what was written", PASSES_WITHIN_S)
         keys = [{"key": f"{number}"} for number in range(KEYS * PARTITIONS)]
         rows = calls.ask("POST", "/v1/tables/states/lookup", {"keys": keys})["rows"]
         found = {row["key"]: row for row in rows if row is not None}

@@ -8,7 +8,9 @@ import pytest
 from pqbroker.fixture.http_calls import HttpCalls
 from pqbroker.testing import MEMORY, Broker, broker
 from tests.cli.test_table import TableShell
+from tests.support.waiting import wait_until
 
+SHOWN_WITHIN_S = 60.0
 COLUMNS = ("--column", "id:utf8:required:ascending", "--column", "order:string")
 
 
@@ -47,10 +49,14 @@ def produce(shell: TableShell, topic: str, *pairs: tuple[str | None, str | None]
 
 def shown_when(shell: TableShell, table: str, **fields: Any) -> Any:
     """The materialization once its fields are these."""
-    while True:
-        found = shell("materializations", table, "--json").object
-        if fields.items() <= found.items():
-            return found
+    shown: list[Any] = []
+
+    def is_so() -> bool:
+        shown[:] = [shell("materializations", table, "--json").object]
+        return bool(fields.items() <= shown[0].items())
+
+    wait_until(is_so, f"materialization with {fields}", SHOWN_WITHIN_S)
+    return shown[0]
 
 
 ORIGINS = ("--column", "id=key", "--column", "order=value")

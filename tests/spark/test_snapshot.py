@@ -21,6 +21,7 @@ from pqbroker.pipeline.relays.replay import replay
 from pqbroker.pipeline.relays.replaying import Replaying
 from tests.spark.lakes import Lander
 from tests.spark.topics import Topics
+from tests.support.cleaning import settled
 from tests.support.drivers.driver import RECENT_MS, Message
 from tests.support.serving import Served
 
@@ -185,9 +186,6 @@ def test_a_table_of_a_topic_that_is_cleaned_between_its_batches_has_the_same_key
         if turn % 2:
             taker.run(batch_rows_max=60)
         calls.ask("POST", f"/v1/topics/{name}/clean", {})
-        while {calls.ask("GET", f"/v1/topics/{name}/partitions/{index}")["cleaning"]["state"] for index in (0, 1)} != {
-            "clean"
-        }:
-            pass
+        assert {settled(calls, name, partition)["state"] for partition in (0, 1)} == {"clean"}
     taker.run(batch_rows_max=60)
     assert taker.values() == {key: value for key, value in values.items() if value is not None}

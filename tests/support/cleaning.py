@@ -1,9 +1,9 @@
 """Cleaning of a compacted topic on command, for tests."""
 
-import time
 from typing import Any
 
 from pqbroker.fixture.http_calls import HttpCalls
+from tests.support.waiting import wait_until
 
 PATIENCE_S = 30.0
 
@@ -16,9 +16,11 @@ def clean_topic(calls: HttpCalls, topic: str) -> Any:
 
 def settled(calls: HttpCalls, topic: str, partition: int = 0) -> Any:
     """Return how the cleaning of a partition stands, once nothing is due or under way."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        cleaning = calls.ask("GET", f"/v1/topics/{topic}/partitions/{partition}")["cleaning"]
-        if cleaning["state"] not in ("due", "cleaning"):
-            return cleaning
-        assert time.monotonic() < deadline, f"after {PATIENCE_S:g} s still: {cleaning}"
+    shown: list[Any] = []
+
+    def is_settled() -> bool:
+        shown[:] = [calls.ask("GET", f"/v1/topics/{topic}/partitions/{partition}")["cleaning"]]
+        return shown[0]["state"] not in ("due", "cleaning")
+
+    wait_until(is_settled, f"the cleaner has nothing to do in {topic}:{partition}", PATIENCE_S)
+    return shown[0]
