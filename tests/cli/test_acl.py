@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from pqbroker.conf.access import STANDARD_AUTHORIZER
-from pqbroker.testing import MEMORY, Broker, broker
+from pqbroker.testing import Broker, memory_broker
 from tests.cli.shell import Shell
 
 SETTINGS = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
@@ -13,7 +13,7 @@ SETTINGS = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:A
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Broker]:
-    with broker(MEMORY, settings=SETTINGS) as one:
+    with memory_broker(SETTINGS) as one:
         yield one
 
 

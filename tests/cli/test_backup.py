@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pqbroker.testing import MEMORY, Broker, broker
+from pqbroker.testing import Broker, broker, memory_broker
 from tests.cli.shell import Shell, run
 
 RECORDS = "".join(f"{number}\n" for number in range(500))
@@ -67,7 +67,7 @@ def test_a_setting_says_where_backups_go(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_a_broker_in_memory_has_no_backup(capsys: pytest.CaptureFixture[str]) -> None:
-    with broker(MEMORY) as one:
+    with memory_broker() as one:
         said = Shell(one.kafka, capsys).raw("backup", "b", "--http", one.http)
     assert said.status == 1
     assert "the memory engine cannot make a backup" in said.errors

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pqbroker.cli.records.paced_consumer import UNSERVED_PAUSE_S
-from pqbroker.testing import MEMORY, Broker, broker
+from pqbroker.testing import Broker, memory_broker
 from tests.cli.shell import TIMEOUT_S, Said, Shell, run, start
 
 ROWS = [f'--row={{"id": {number}, "$tablet_index": {number % 2}}}' for number in range(6)]
@@ -25,7 +25,7 @@ FROZEN, UNMOUNTED, OFFLINE = "frozen", "unmounted", "offline"
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Broker]:
-    with broker(MEMORY) as one:
+    with memory_broker() as one:
         yield one
 
 
@@ -244,7 +244,7 @@ def test_following_an_unmounted_tablet_is_refused_and_a_frozen_one_is_read(
 @pytest.fixture(scope="module")
 def offline() -> Iterator[Broker]:
     """A broker with a table `closed.offline`, all read by group `g`, in a cell that no longer runs there."""
-    with broker(MEMORY) as one:
+    with memory_broker() as one:
         for command in (
             ("bundle", "create", "far"), ("cell", "create", "far"),
             ("table", "create", "//closed/offline", *COLUMNS, "--tablets", "2", "--bundle", "far"),

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 import pytest
 
 from pqbroker.cli.commands.top import GroupFigures, Look, group_rows, screen, topic_rows
-from pqbroker.testing import broker
+from pqbroker.testing import memory_broker
 from tests.cli.shell import Shell, run
 from tests.support.wire import EARLIEST, Wire
 
@@ -49,7 +49,7 @@ def test_settings_must_make_sense(our_shell: Shell, options: list[str], status: 
 
 
 def test_the_connections_of_clients_are_listed() -> None:
-    with broker(settings={"pqbroker.http.items.max": "2"}) as running, ExitStack() as stack:
+    with memory_broker({"pqbroker.http.items.max": "2"}) as running, ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(Wire(running.kafka)).offset("none", 0, EARLIEST)
         listed = run("cluster", "connections", "--http", running.http, "--json").objects

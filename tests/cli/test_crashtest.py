@@ -14,7 +14,7 @@ from pqbroker.cli.crashtest.kills import crash
 from pqbroker.cli.crashtest.transfers import SIDES, TransferLoad, check_sum, check_transfers, make_tables
 from pqbroker.cli.refusals import CommandError
 from pqbroker.fixture.http_calls import HttpCalls
-from pqbroker.testing import MEMORY, broker
+from pqbroker.testing import broker, memory_broker
 from tests.cli.shell import Shell, start
 from tests.support.cli_page import KEYS
 from tests.support.waiting import DEADLINE_S, wait_until
@@ -194,7 +194,7 @@ def test_an_end_that_goes_back_breaks_the_promise(ends: list[int]) -> None:
 @pytest.fixture(scope="module")
 def banked() -> Iterator[HttpCalls]:
     """A broker with the tables of the transfers."""
-    with broker(MEMORY) as one:
+    with memory_broker() as one:
         calls = HttpCalls(lambda: one.http)
         assert make_tables(calls)
         yield calls

@@ -9,7 +9,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from pqbroker.testing import MEMORY, broker
+from pqbroker.testing import memory_broker
 from tests.cli.shell import Shell
 from tests.support.schema_registry import TestRegistry, framed, serving
 
@@ -62,7 +62,7 @@ def test_an_export_has_the_same_json(
 def test_a_broker_that_searches_decodes_by_the_registry_of_the_topic(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, registry: TestRegistry
 ) -> None:
-    with broker(MEMORY, settings={"pqbroker.registries": f"main={registry.address}"}) as running:
+    with memory_broker({"pqbroker.registries": f"main={registry.address}"}) as running:
         shell = Shell(running.kafka, capsys)
         assert shell("topic", "create", "orders", "--config", "value.registry=main").status == 0
         number = registry.add("orders-value", ORDER)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pqbroker.testing import FOR_TESTS, MEMORY, broker
+from pqbroker.testing import broker, memory_broker
 
 DOCS = Path(__file__).parents[2] / "docs"
 _BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -35,7 +35,7 @@ RUN = ("sorted-tables.md", "transactions.md", "queues.md", "concepts-log.md", "c
 
 @pytest.mark.parametrize("page", RUN)
 def test_commands_of_the_page_run(page: str, tmp_path: Path) -> None:
-    with broker(tmp_path / "data" if page in ON_DISK else MEMORY) as running:
+    with broker(tmp_path / "data") if page in ON_DISK else memory_broker() as running:
         addresses = {"PQBROKER_HTTP": running.http, "PQBROKER_BROKER": running.kafka}
         environment = {**os.environ, **addresses, "PYTHON": sys.executable}
         for block in blocks(page, "sh"):
@@ -50,7 +50,7 @@ def test_commands_of_the_page_run(page: str, tmp_path: Path) -> None:
 
 def test_the_program_of_the_clients_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
     program = blocks("client.md", "python", "### Sorted tables")[0]
-    with broker(MEMORY) as running:
+    with memory_broker() as running:
         assert _ADDRESS in program
         exec(compile(program.replace(_ADDRESS, running.http), "client.md", "exec"), {})
     assert capsys.readouterr().out.splitlines() == [
@@ -60,7 +60,7 @@ def test_the_program_of_the_clients_page_runs(capsys: pytest.CaptureFixture[str]
 
 def test_the_program_of_the_page_about_transactions_runs(capsys: pytest.CaptureFixture[str]) -> None:
     program, *_ = blocks("transactions.md", "python")
-    with broker(MEMORY) as running:
+    with memory_broker() as running:
         assert _ADDRESS in program
         exec(compile(program.replace(_ADDRESS, running.http), "transactions.md", "exec"), {})
     assert capsys.readouterr().out == "[{'amount': 70}, {'amount': 30}]\n"
@@ -68,7 +68,7 @@ def test_the_program_of_the_page_about_transactions_runs(capsys: pytest.CaptureF
 
 def test_the_program_of_the_page_about_queues_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (program,) = blocks("queues.md", "python")
-    with broker(MEMORY) as running:
+    with memory_broker() as running:
         assert _ADDRESS in program
         exec(compile(program.replace(_ADDRESS, running.http), "queues.md", "exec"), {})
     assert capsys.readouterr().out.splitlines() == ["1", "[5, 7, 9]", "up_to_date"]
@@ -76,7 +76,7 @@ def test_the_program_of_the_page_about_queues_runs(capsys: pytest.CaptureFixture
 
 def test_the_program_that_bills_each_order_once_runs(tmp_path: Path) -> None:
     (program,) = blocks("exactly-once.md", "python")
-    with broker(MEMORY, FOR_TESTS) as running:
+    with memory_broker() as running:
         assert _KAFKA in program
         (tmp_path / "bill.py").write_text(program.replace(_KAFKA, running.kafka), encoding="utf-8")
         done = subprocess.run(

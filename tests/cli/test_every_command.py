@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pqbroker.testing import MEMORY, Broker, broker
+from pqbroker.testing import Broker, memory_broker
 from tests.cli.shell import Said, Shell, run
 from tests.support.cli_page import KEYS
 
@@ -160,7 +160,7 @@ class Closed:
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Broker]:
-    with broker(MEMORY) as one:
+    with memory_broker() as one:
         yield one
 
 

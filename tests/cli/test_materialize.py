@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pqbroker.fixture.http_calls import HttpCalls
-from pqbroker.testing import MEMORY, Broker, broker
+from pqbroker.testing import Broker, memory_broker
 from tests.cli.test_table import TableShell
 from tests.support.waiting import wait_until
 
@@ -16,7 +16,7 @@ COLUMNS = ("--column", "id:utf8:required:ascending", "--column", "order:string")
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Broker]:
-    with broker(MEMORY) as one:
+    with memory_broker() as one:
         yield one
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pqbroker.testing import Broker, broker
+from pqbroker.testing import Broker, broker, memory_broker
 from tests.cli.shell import Shell
 from tests.support.waiting import wait_until
 
@@ -43,7 +43,7 @@ def test_a_broker_without_http_is_named(
 
 
 def test_addresses_of_two_clusters_are_refused_with_both(away: Shell, other: Broker) -> None:
-    with broker() as running:
+    with memory_broker() as running:
         said = away.raw("table", "list", "--http", running.http)
         assert said.status == 1
         assert f"{running.http} over HTTP is of cluster" in said.errors
@@ -87,7 +87,7 @@ def test_a_password_is_not_sent_to_a_host_that_the_user_has_not_named(
         "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required "
         'username="ann" password="secret";\n'
     )
-    with broker(settings=settings, users={"ann": "secret"}) as running:
+    with memory_broker(settings, users={"ann": "secret"}) as running:
         monkeypatch.setenv("PQBROKER_BROKER", running.kafka)
         said = Shell(running.kafka, capsys).raw("table", "list", "--command-config", str(config))
     assert said.status == 1

@@ -9,7 +9,7 @@ import pytest
 from pqbroker.cli.confirmation import confirm
 from pqbroker.cli.refusals import CommandError
 from pqbroker.security.profiles import PROFILES_MAX, Profile, ProfileError, Profiles, change_profiles, load_profiles
-from pqbroker.testing import broker
+from pqbroker.testing import memory_broker
 from tests.cli.shell import Shell, run
 from tests.support.cli_page import KEYS
 
@@ -229,7 +229,7 @@ def test_a_token_is_not_sent_to_a_host_that_the_user_has_not_named(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PQBROKER_TOKEN", "0123456789abcdef")
-    with broker(settings={"pqbroker.advertised.http": "elsewhere.example:8092"}) as running:
+    with memory_broker({"pqbroker.advertised.http": "elsewhere.example:8092"}) as running:
         shell = Shell(running.kafka, capsys)
         health, top = shell("cluster", "health"), shell("top", "--count", "1", "--interval", "0.1")
     for said in (health, top):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pqbroker.testing import MEMORY, Broker, broker
+from pqbroker.testing import Broker, memory_broker
 from tests.cli.shell import Said, Shell, run
 
 pytestmark = pytest.mark.spec("E.13")
@@ -24,7 +24,7 @@ class QueueShell(Shell):
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Broker]:
-    with broker(MEMORY) as one:
+    with memory_broker() as one:
         yield one
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pqbroker.testing import MEMORY, Broker, broker
+from pqbroker.testing import Broker, memory_broker
 from tests.cli.test_table import TableShell
 
 COLUMNS = (
@@ -15,7 +15,7 @@ COLUMNS = (
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Broker]:
-    with broker(MEMORY) as one:
+    with memory_broker() as one:
         yield one
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pqbroker.cli.commands.table_shown import ranges_of
-from pqbroker.testing import MEMORY, Broker, broker
+from pqbroker.testing import Broker, memory_broker
 from tests.cli.shell import Said, Shell, run
 
 COLUMNS = ("--column", "id:int64:required", "--column", "who:utf8:key", "--column", "note:utf8")
@@ -25,7 +25,7 @@ class TableShell(Shell):
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Broker]:
-    with broker(MEMORY) as one:
+    with memory_broker() as one:
         yield one
 
 

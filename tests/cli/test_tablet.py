@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from pqbroker.testing import MEMORY, Broker, broker
+from pqbroker.testing import Broker, memory_broker
 from tests.cli.shell import Said, Shell, run
 
 COMMANDS = (
@@ -32,7 +32,7 @@ class TabletShell(Shell):
 @pytest.fixture(scope="module")
 def running() -> Iterator[Broker]:
     """Two topics, of which `full` has eight partitions in two tablets and records in partition 5."""
-    with broker(MEMORY, {"pqbroker.http.items.max": "7", "pqbroker.test.door": "true"}) as one:
+    with memory_broker({"pqbroker.http.items.max": "7", "pqbroker.test.door": "true"}) as one:
         assert run("topic", "create", "full", "--partitions", "8", "--broker", one.kafka).status == 0
         assert run("topic", "create", "void", "--broker", one.kafka).status == 0
         lines = "v" * 2000 + "\n"

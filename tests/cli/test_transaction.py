@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from pqbroker.client import Client, Column, Transaction
-from pqbroker.testing import MEMORY, Broker, broker
+from pqbroker.testing import Broker, memory_broker
 from tests.cli.shell import Said, Shell
 from tests.support.cli_page import KEYS
 
@@ -15,7 +15,7 @@ COLUMNS = (Column("id", "int64", sort_order="ascending"), Column("n", "int64"))
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Broker]:
-    with broker(MEMORY) as one:
+    with memory_broker() as one:
         with Client(one.http) as client:
             client.table("t").create(COLUMNS)
             client.table("t").insert([{"id": 1, "n": 1}])

@@ -19,7 +19,7 @@ from pqbroker.cli.app import COMMANDS, find_family, is_single
 from pqbroker.cli.help_text import summary
 from pqbroker.cli.output import say
 from pqbroker.cli.refusals import near, near_name
-from pqbroker.testing import broker
+from pqbroker.testing import broker, memory_broker
 from tests.cli.shell import TIMEOUT_S, Said, Shell, run, start
 from tests.support.cli_page import (
     FAMILIES_OVER_HTTP,
@@ -467,7 +467,7 @@ def test_a_topic_that_a_writer_names_is_created_where_the_broker_may(
 
 
 def test_no_topic_is_created_where_the_broker_may_not() -> None:
-    with broker(settings={"auto.create.topics.enable": "false"}) as running:
+    with memory_broker({"auto.create.topics.enable": "false"}) as running:
         said = run("produce", "t", "--broker", running.kafka, given="one\n")
         assert (said.status, said.output) == (1, "")
         assert said.errors.startswith(f"pqbroker: no topic t at {running.kafka}; `pqbroker topic create t` makes it")

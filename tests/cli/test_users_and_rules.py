@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pqbroker.testing import Broker, broker
+from pqbroker.testing import Broker, memory_broker
 from tests.cli.shell import Said, Shell
 
 SETTINGS = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
@@ -14,7 +14,7 @@ SETTINGS = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.Stand
 @pytest.fixture(scope="module")
 def locked() -> Iterator[Broker]:
     """A broker with access rules, the super user ann and the user bob."""
-    with broker(settings=SETTINGS, users={"ann": "first secret", "bob": "second secret"}) as running:
+    with memory_broker(SETTINGS, users={"ann": "first secret", "bob": "second secret"}) as running:
         yield running
 
 

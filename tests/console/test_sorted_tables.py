@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from pqbroker.fixture.http_calls import HttpCalls
-from pqbroker.testing import MEMORY, Broker, broker
+from pqbroker.testing import Broker, memory_broker
 from tests.console.browser import Page
 
 HOSTILE = "<img src=x onerror=document.title='owned'>"
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def node() -> AsyncIterator[Broker]:
-    async with broker(MEMORY) as running:
+    async with memory_broker() as running:
         await asyncio.to_thread(_fill, HttpCalls(lambda: running.http))
         yield running
 

@@ -13,7 +13,7 @@ from pqbroker.broker.ground.listeners import advertised_addresses, parse_listene
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import parse
 from pqbroker.conf.load import read_texts
-from pqbroker.testing import MEMORY, broker
+from pqbroker.testing import memory_broker
 from tests.docker.test_image import instructions, options
 from tests.house.sources import ROOT
 
@@ -37,7 +37,7 @@ def test_the_validator_refuses_what_is_wrong() -> None:
 
 
 def test_a_broker_answers_at_the_path_of_each_probe() -> None:
-    with broker(MEMORY) as running:
+    with memory_broker() as running:
         for path in {CONTAINER[probe]["httpGet"]["path"] for probe in PROBES}:
             with urllib.request.urlopen(f"http://{running.http}{path}") as answer:
                 assert answer.status == 200
