@@ -19,7 +19,10 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(QUICK_START))
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join(QUICK_START))
 os.environ.setdefault("PQBROKER_PROFILE", "none")  # the profiles of who runs the tests do not count
 
-_WHOLE = ("tests/spark/", "tests/house/", "tests/cli/", "tests/compat/", "tests/fixture/", "tests/http_client/")
+_WHOLE = (
+    "tests/spark/", "tests/house/", "tests/cli/", "tests/compat/", "tests/fixture/", "tests/console/",
+    "tests/http_client/",
+)  # fmt: skip
 """Suites that one worker runs whole and first: their tests share what is dear, as JVMs, brokers, a fresh clone."""
 
 

@@ -7,12 +7,14 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+
+from tests.support.waiting import wait_until
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 _START_S = 60.0
@@ -172,38 +174,46 @@ class Browser:
                     answer.set_result(said["result"])
 
 
-@asynccontextmanager
-async def browser() -> AsyncIterator[Browser]:
-    """A Chromium of its own, with a profile of its own, which goes at the end."""
+@contextmanager
+def started() -> Iterator[str]:
+    """The address of a Chromium of its own, with a profile of its own, which goes at the end."""
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     assert program is not None, f"none of {', '.join(PROGRAMS)} is on the PATH; ./test installs it"
     with tempfile.TemporaryDirectory(prefix="pqbroker-chromium-", ignore_cleanup_errors=True) as profile:
         options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
         options += ["--disable-background-networking", f"--user-data-dir={profile}", "--remote-debugging-port=0"]
-        process = await asyncio.to_thread(_start, [program, *options, "about:blank"])
+        command = [program, *options, "about:blank"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            address = await _address(process, Path(profile, "DevToolsActivePort"))
-            async with aiohttp.ClientSession() as client, client.ws_connect(address, max_msg_size=0) as socket:
-                found = Browser(socket)
-                listening = asyncio.create_task(found.listen())
-                yield found
-                listening.cancel()
+            yield _address(process, Path(profile, "DevToolsActivePort"))
         finally:
             process.kill()
             process.wait()
 
 
-def _start(command: list[str]) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+@asynccontextmanager
+async def connected(address: str) -> AsyncIterator[Browser]:
+    """A connection to a Chromium that was started."""
+    async with aiohttp.ClientSession() as client, client.ws_connect(address, max_msg_size=0) as socket:
+        found = Browser(socket)
+        listening = asyncio.create_task(found.listen())
+        yield found
+        listening.cancel()
 
 
-async def _address(process: "subprocess.Popen[bytes]", file: Path) -> str:
+@asynccontextmanager
+async def browser() -> AsyncIterator[Browser]:
+    """A Chromium of its own, for a program that needs one."""
+    with started() as address:
+        async with connected(address) as found:
+            yield found
+
+
+def _address(process: "subprocess.Popen[bytes]", file: Path) -> str:
     """Where it listens, as it says in a file."""
-    async with asyncio.timeout(_START_S):
-        while not (said := await asyncio.to_thread(_read, file)):
-            if process.poll() is not None:
-                raise BrowserError(f"the browser ended with status {process.returncode}")
-            await asyncio.sleep(_LOOK_S)
+    wait_until(lambda: _read(file) or process.poll() is not None, "the browser listens", _START_S)
+    if not (said := _read(file)):
+        raise BrowserError(f"the browser ended with status {process.returncode}")
     port, path = said.split()
     return f"ws://127.0.0.1:{port}{path}"
 

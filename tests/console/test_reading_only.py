@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.broker.services.cells.full_site import filled_site
-from tests.console.browser import browser
+from tests.console.browser import Browser
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CAUSE = "opened for reading only, since its disk is full: free at least 1 MiB"
 PAGES = {
@@ -21,9 +25,9 @@ PAGES = {
 MISLEADING = "Try again in a moment"
 
 
-async def test_each_page_says_that_the_disk_is_full_where_it_matters(tmp_path: Path) -> None:
+async def test_each_page_says_that_the_disk_is_full_where_it_matters(chromium: Browser, tmp_path: Path) -> None:
     site = await filled_site(tmp_path)
-    async with site.served(console_writes=True) as web, browser() as chromium:
+    async with site.served(console_writes=True) as web:
         home = f"http://{web.node.server.http_address}/"
         for address, words in PAGES.items():
             async with chromium.page() as page:
