@@ -4,10 +4,8 @@ import ast
 import importlib
 import re
 
-import pytest
-
 from pqbroker.broker.kafka import left_out
-from tests.house.sources import Source, product
+from tests.house.sources import product
 
 _HEADER = re.compile(
     r"(?P<name>\w+) \(key (?P<key>\d+)\), versions (?P<low>\d+) to (?P<high>\d+)[.;].*?"
@@ -19,19 +17,19 @@ _LEFT_OUT = "broker/kafka/left_out.py"
 _HANDLERS = [source for source in product() if source.path.startswith(_ROOM) and not source.is_package]
 
 
-@pytest.mark.parametrize("source", _HANDLERS, ids=lambda source: source.path)
-def test_a_handler_says_what_it_serves(source: Source) -> None:
-    header = _HEADER.fullmatch(ast.get_docstring(source.tree) or "")
-    assert header, "NAME (key K), versions A to B. ... Behaviour: ... Left out: ..."
-    api = importlib.import_module(source.module).API
-    told = (header["name"], int(header["key"]), int(header["low"]), int(header["high"]))
-    assert told == (api.name, api.key, api.version_min, api.version_max)
+def test_a_handler_says_what_it_serves() -> None:
+    for source in _HANDLERS:
+        header = _HEADER.fullmatch(ast.get_docstring(source.tree) or "")
+        assert header, f"{source.path}: NAME (key K), versions A to B. ... Behaviour: ... Left out: ..."
+        api = importlib.import_module(source.module).API
+        told = (header["name"], int(header["key"]), int(header["low"]), int(header["high"]))
+        assert told == (api.name, api.key, api.version_min, api.version_max), source.path
 
 
-@pytest.mark.parametrize("source", _HANDLERS, ids=lambda source: source.path)
-def test_a_handlers_file_is_named_as_its_api(source: Source) -> None:
-    name = importlib.import_module(source.module).API.name
-    assert source.path == f"broker/kafka/handlers/{re.sub(r'(?<!^)(?=[A-Z])', '_', name).lower()}.py"
+def test_a_handlers_file_is_named_as_its_api() -> None:
+    for source in _HANDLERS:
+        name = importlib.import_module(source.module).API.name
+        assert source.path == f"broker/kafka/handlers/{re.sub(r'(?<!^)(?=[A-Z])', '_', name).lower()}.py"
 
 
 def test_the_table_of_what_is_left_out_says_what_it_serves() -> None:
