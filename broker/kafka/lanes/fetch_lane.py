@@ -139,7 +139,9 @@ class FetchLane:
     def begin(self, frame: memoryview) -> Exchange | None:
         """Serve a request; None, and nothing is done: it must be dispatched."""
         words = self._words
-        if frame[:4] != words.api or frame[BODY_AT : words.end] != words.start or len(frame) > self._form.bytes_max:
+        if frame[:4] != words.api or frame[BODY_AT : words.end] != words.start:
+            return None
+        if len(frame) > self._form.bytes_max:
             return None
         rest = bytes(frame[words.end :])
         asked = self._form.cut(rest)

@@ -1,5 +1,7 @@
 """Every kind of Fetch goes down both roads: answers, sessions and counters are the same."""
 
+import asyncio
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
@@ -9,8 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pqbroker.broker.ground import turns
+from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, Principal
+from pqbroker.broker.kafka.apis.answer_budget import SMALL_ANSWER_BYTES
 from pqbroker.broker.kafka.lanes import fetch_answers, fetch_form
-from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from pqbroker.protocol.codec import encoder
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from tests.broker.kafka.lanes.roads import TOPIC_ID, Road, note_taken, sized
 from tests.broker.kafka.lanes.test_produce_roads import Roads, lies, produce
 from tests.broker.wire import request_frame
@@ -206,6 +213,190 @@ def test_a_parked_fetch_is_woken_hurried_and_ended_alike(both: Roads, version: i
         both.run(ending)
         both.compare(topic)
     assert both.taken == [True, True]
+
+
+def at_end(topic: str, **more: Any) -> tuple[bytes, bytes]:
+    """A Fetch that is answered at once, and one like it at the ends of two partitions, which waits."""
+    first, then = (fetch(topic, 12, [(0, at), (1, at)], wait_ms=60_000, **more) for at in (0, 1))
+    return first, then
+
+
+def park(both: Roads, topic: str, frames: tuple[bytes, bytes], numbers: Sequence[int] = (0,)) -> None:
+    """Have the first of two requests open lanes of connections, and the other one park in them."""
+    for number in numbers:
+        both.send(topic, frames[0], number=number)
+    both.taken.clear()
+    for road in both.roads:
+        for number in numbers:
+            road.send(number, topic, frames[1:])
+            assert not road.connections[number].is_idle
+    assert both.taken == [True] * len(numbers)
+
+
+def stir(both: Roads, act: Callable[[Road], Any], is_done: Callable[[Road], bool]) -> None:
+    """Act on both until something is done, though a Fetch stays parked."""
+
+    async def acted(road: Road) -> None:
+        act(road)
+        async with asyncio.timeout(20):
+            while not is_done(road):  # noqa: ASYNC110 (nobody sets an event)
+                await asyncio.sleep(0)
+        for _ in range(9):
+            await asyncio.sleep(0)
+
+    for road in both.roads:
+        both.runner.run(acted(road))
+
+
+def test_a_parked_fetch_waits_for_its_bytes_or_its_deadline(both: Roads) -> None:
+    topic = filled(both, 3)
+    park(both, topic, at_end(topic, min_bytes=100))
+    one = produce(topic, 9, [(1, "one record")])
+    stir(
+        both, lambda road: road.send(2, topic, [one]),
+        lambda road: road.topics.get(topic).partitions[1].end_offset == 2,
+    )  # fmt: skip
+    assert not any(road.connections[0].is_idle for road in both.roads)
+    both.send(topic, produce(topic, 9, [(0, "one record")]), number=2)
+    for _ in range(3):
+        both.send(topic, fetch(topic, 12, [(2, 1)], wait_ms=1))
+
+
+def test_a_fetch_in_a_lane_that_is_over_leaves_no_watcher_and_no_timer(both: Roads) -> None:
+    """However it ended: `compare` sees the watchers."""
+    topic = filled(both, 3)
+
+    def due(road: Road) -> list[asyncio.TimerHandle]:
+        scheduled: list[asyncio.TimerHandle] = both.runner.get_loop()._scheduled  # type: ignore[attr-defined]
+        return [each for each in scheduled if not each.cancelled() and each.when() > both.runner.get_loop().time() + 50]
+
+    before = len(due(both.roads[0]))
+    for ending in (
+        lambda road: road.send(2, topic, [produce(topic, 9, [(0, "one record")])]),
+        lambda road: road.send(0, topic, [produce(topic, 9, [(2, "one record")])]),
+        lambda road: road.leave(),
+    ):
+        end_offset = both.roads[0].topics.get(topic).partitions[0].end_offset
+        frames = [fetch(topic, 12, [(0, offset)], wait_ms=60_000) for offset in (0, end_offset)]
+        park(both, topic, (frames[0], frames[1]))
+        assert len(due(both.roads[0])) == before + 2
+        both.run(ending)
+        both.compare(topic)
+        assert len(due(both.roads[0])) == before
+
+
+def test_another_connection_continues_a_session_whose_fetch_is_parked(both: Roads) -> None:
+    topic = filled(both, 3)
+    both.send(topic, fetch(topic, 12, [(0, 0), (1, 0)], (0, 0), wait_ms=60_000))
+    both.send(topic, fetch(topic, 12, [(0, 1), (1, 0)], (1, 1), wait_ms=60_000))
+    for road in both.roads:
+        road.send(0, topic, [fetch(topic, 12, [(0, 1), (1, 1)], (1, 2), wait_ms=60_000)])
+    other = fetch(topic, 12, [(0, 0), (1, 77)], (1, 3))
+    stir(both, lambda road: road.send(1, topic, [other]), lambda road: road.connections[1].is_idle)
+    assert not any(road.connections[0].is_idle for road in both.roads)
+    both.send(topic, produce(topic, 9, [(0, "one record")]), number=2)
+    assert both.taken == [True]
+
+
+def test_partitions_in_memory_and_on_disk_are_read_alike(both: Roads) -> None:
+    """A read that has to wait is handed over to the handler, behind those that had not."""
+    topic = filled(both, 3)
+    frame = fetch(topic, 12, [(0, 0), (1, 0), (2, 0)])
+    both.send(topic, frame)
+
+    def drop(road: Road, *indexes: int) -> None:
+        for index in indexes:
+            assert road.topics.get(topic).partitions[index].writer.drop_content()
+
+    for cold in ((1,), (0,), (0, 2), (2,)):
+        both.run(lambda road, cold=cold: drop(road, *cold))  # type: ignore[misc]
+        both.send(topic, frame)
+    assert both.taken == [True] * 4
+
+
+def test_a_fetch_in_a_lane_reads_less_where_memory_for_answers_is_short(both: Roads) -> None:
+    topic = filled(both, 3)
+    for _ in range(4):
+        both.send(topic, produce(topic, 9, [(0, "large")]), number=2)
+    frame = fetch(topic, 12, [(0, 0), (1, 0)])
+    both.send(topic, frame)
+    sizes = []
+    for free in (10, 1 << 30):
+        for road in both.roads:
+            road.node.answers.free = free
+            road.wires[0].written.clear()
+        both.send(topic, frame)
+        sizes.append(len(both.roads[0].wires[0].written))
+    assert sizes[0] <= SMALL_ANSWER_BYTES < sizes[1]
+    assert both.taken == [True] * 2
+
+
+class Rules:
+    """Reading is allowed, until it is forbidden."""
+
+    revision = 0
+
+    def allows(self, principal: Principal, host: str, operation: AclOperation, resource: AclResource) -> bool:
+        return operation is not AclOperation.READ or not self.revision
+
+    def allows_any(self, principal: Principal, host: str, operation: AclOperation, kind: AclKind) -> bool:
+        return True
+
+
+def test_a_parked_fetch_in_a_lane_gives_nothing_that_was_forbidden_meanwhile(both: Roads) -> None:
+    topic, rules = filled(both, 3), Rules()
+    for road in both.roads:
+        object.__setattr__(road.node, "access", rules)  # a node is given its rules when it starts
+    park(both, topic, at_end(topic))
+    rules.revision += 1
+    both.send(topic, produce(topic, 9, [(0, "one record")]), number=2)
+    assert both.roads[0].node.metrics.errors[ErrorCode.TOPIC_AUTHORIZATION_FAILED] == 2
+
+
+def test_of_many_fetches_that_one_commit_wakes_each_turn_has_some(
+    both: Roads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "SLICE_S", 0.0)
+    topic = filled(both, 6)
+    park(both, topic, at_end(topic), range(5))
+    road, answered = both.roads[0], list[int]()
+
+    async def count_turns() -> None:
+        road.send(5, topic, [produce(topic, 9, [(0, "one record")])])
+        while len(answered) < 100 and (not answered or answered[-1] < 5):
+            await asyncio.sleep(0)
+            answered.append(sum(connection.is_idle for connection in road.connections[:5]))
+
+    both.runner.run(count_turns())
+    assert answered[-1] == 5
+    assert all(after - before <= 1 for before, after in itertools.pairwise([0, *answered]))
+
+
+def test_a_defect_in_a_woken_fetch_is_its_answer(both: Roads, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = filled(both, 3)
+    park(both, topic, at_end(topic))
+    monkeypatch.setattr(fetch_answers, "visible_ends", None)
+    road = both.roads[0]
+    wire = road.wires[0]
+    wire.written.clear()
+    both.runner.run(both._run(road, lambda road: road.send(2, topic, [produce(topic, 9, [(0, "one record")])])))
+    response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert bytes(wire.written).endswith(b"".join(map(bytes, encoder(FetchResponse, 12)(response, lambda _: None))))
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_session_of_more_partitions_than_a_lane_names_is_answered_alike(both: Roads, version: int) -> None:
+    """Their count is one byte in the answers of a lane."""
+    count = 130
+    topic = both.begin(2)[:-1] + "w"
+    both.run(lambda road: road.topics.create(topic, count, {}))
+    every = list(range(count))
+    both.send(topic, fetch(topic, version, [(index, 0) for index in every], (0, 0)))
+    for epoch in (1, 2, 3):
+        for start in (0, 65):
+            parts = [(index, "one record") for index in every[start : start + 65]]
+            both.send(topic, produce(topic, 9, parts), number=1)
+        both.send(topic, fetch(topic, version, [], (1, epoch)))
 
 
 def test_the_topic_the_leader_epoch_and_limits_are_looked_at_each_time(both: Roads) -> None:
