@@ -164,21 +164,31 @@ def _keeps_facts(table: TableRecord) -> bool:
 class TopicNames:
     """The topics of a node, by name and by id, and its static tables, which Kafka's clients do not see."""
 
-    __slots__ = ("by_id", "served", "static")
+    __slots__ = ("_by_unified", "by_id", "served", "static")
 
     def __init__(self) -> None:
         self.served: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self.static: dict[str, Topic] = {}
+        self._by_unified: dict[str, tuple[str, ...]] = {}
+        """Names that have '.' or '_', by the name with '_' alone."""
 
     def find(self, name: str) -> Topic | None:
         """Static or not."""
         return self.served.get(name) or self.static.get(name)
 
+    def colliding(self, name: str) -> str | None:
+        """Return a name that is the same but for '.' and '_'."""
+        return next((other for other in self._by_unified.get(unified(name), ()) if other != name), None)
+
     def everything(self) -> list[Topic]:
         return [*self.served.values(), *self.static.values()]
 
     def put(self, topic: Topic) -> None:
+        name = topic.record.name
+        same = self._by_unified.get(unified(name), ())
+        if name not in same and ("." in name or "_" in name):
+            self._by_unified[unified(name)] = (*same, name)
         if topic.record.is_static:
             self.static[topic.record.name] = topic
         else:
@@ -187,7 +197,15 @@ class TopicNames:
     def remove(self, record: TopicRecord) -> Topic | None:
         """`record`: the topic's as it was put."""
         self.by_id.pop(record.topic_id, None)
+        others = tuple(each for each in self._by_unified.pop(unified(record.name), ()) if each != record.name)
+        if others:
+            self._by_unified[unified(record.name)] = others
         return self.served.pop(record.name, None) or self.static.pop(record.name, None)
+
+
+def unified(name: str) -> str:
+    """Return the name that metrics of Kafka's have for a topic."""
+    return name.replace(".", "_")
 
 
 def config_of(topic: TopicRecord, settings: BrokerSettings) -> TopicConfig:

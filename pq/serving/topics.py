@@ -167,6 +167,10 @@ class Topics:
         if table is not None:
             raise TopicIsFeed(name, table)
 
+    def colliding(self, name: str) -> str | None:
+        """Return a topic whose name is the same but for '.' and '_', which metrics of Kafka's do not tell apart."""
+        return self._known.colliding(name)
+
     def names(self, *, or_static: bool = False) -> Iterable[str]:
         return (*self._topics, *self._known.static) if or_static else self._topics.keys()
 

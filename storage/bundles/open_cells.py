@@ -14,7 +14,6 @@ from pqbroker.storage.memory_store import MemoryStore
 from pqbroker.storage.pool_status import Colour
 from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.tablet import StandIn, TabletStorage
-from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 
 
 class OpenCells:
@@ -72,8 +71,7 @@ class OpenCells:
             if cell in self.leaving or self._bundle_of(cell) != bundle:
                 continue
             if cell == SYSTEM_CELL or not host.cell.lost.done():
-                records = host.cell.tablets().values()
-                yield cell, sum(TABLET_KINDS[record.type].belongs_to_object for record in records)
+                yield cell, host.cell.object_tablets
 
     def _bundle_of(self, cell: CellId) -> str | None:
         """Return the bundle of the cell; None if it takes no new tablets."""

@@ -50,7 +50,10 @@ from pqbroker.storage.unreadable import INDEX_CURE, VERSION_CURE, StoredUnreadab
 
 LOG_BLOBS_MAX = 256
 LOG_BYTES_MAX = 4 << 20
-"""A snapshot is due after this many log blobs, or bytes of them."""
+"""A snapshot is due after this many log blobs, or bytes of them, but not before the log has as many bytes as the last
+snapshot: however many rows there are, a change writes no more than twice its own bytes."""
+SMALL_SNAPSHOT_BYTES = 64 << 10
+"""Size up to which the last snapshot does not count: over the changes of a chain it is little."""
 CHAINS_MAX = 16
 """Greatest length of a chain while no snapshot can be stored, in lengths at which one is due."""
 PART_BYTES_MAX = 8 << 20
@@ -111,6 +114,8 @@ class BaseTablet:
         self._log_bytes = 0
         self._snapshot: tuple[BlobKey, ...] | None = None
         """Parts that are stored and hold the row sets as they are, though no log blob names them yet."""
+        self._least_bytes = 0
+        """Bytes that the log has at least before a snapshot is due: those of the last one, unless that is small."""
         self._due_blobs = log_blobs_max
         self._due_bytes = log_bytes_max
         """Length of the chain at which a snapshot is tried."""
@@ -151,6 +156,7 @@ class BaseTablet:
             if record.snapshot:
                 parts = record.snapshot
                 await self._load_snapshot(parts)
+                self._least_bytes = _least_bytes(parts)
             self._replay(record.operations)
             previous = key
             self._log_blobs += 1
@@ -237,7 +243,8 @@ class BaseTablet:
         try:
             await self._store_snapshot()
         except CommitRefused:
-            if self._last is None or self._log_blobs >= CHAINS_MAX * self._log_blobs_max:
+            is_longest = self._log_bytes >= CHAINS_MAX * self._least_bytes
+            if self._last is None or (is_longest and self._log_blobs >= CHAINS_MAX * self._log_blobs_max):
                 raise
             self._due_blobs = self._log_blobs + max(self._log_blobs_max // CHAINS_MAX, 1)
             self._due_bytes = self._log_bytes + max(self._log_bytes_max // CHAINS_MAX, 1)
@@ -247,7 +254,8 @@ class BaseTablet:
         """Return True if the next log blob begins a chain."""
         if self._last is None:
             return True
-        return self._log_blobs >= self._due_blobs or self._log_bytes >= self._due_bytes
+        is_long = self._log_blobs >= self._due_blobs or self._log_bytes >= self._due_bytes
+        return is_long and self._log_bytes >= self._least_bytes
 
     def _apply(self, key: BlobKey, body: bytes) -> None:
         """Apply a log blob that is durable. It is decoded again, so that no other object shares the rows."""
@@ -258,6 +266,7 @@ class BaseTablet:
                 self._collect_behind(key, record.snapshot)
             self._first = key
             self._snapshot = None
+            self._least_bytes = _least_bytes(record.snapshot)
             self._log_blobs = self._log_bytes = 0
             self._due_blobs, self._due_bytes = self._log_blobs_max, self._log_bytes_max
         self._last = key
@@ -340,6 +349,11 @@ class HeldTablet:
     def settle(self, error: BaseException | None) -> None:
         """The change is durable, or came to nothing; called once."""
         self._end(self._key, b"" if error is not None else self._body)
+
+
+def _least_bytes(snapshot: Sequence[BlobKey]) -> int:
+    size = sum(BlobId.from_key(part).size for part in snapshot)
+    return size if size > SMALL_SNAPSHOT_BYTES else 0
 
 
 def _encoded(operations: Sequence[Sequence[Any]]) -> bytes:

@@ -35,6 +35,7 @@ from pqbroker.storage.tablets.tablet import (
     Wear,
     record_key,
 )
+from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 from pqbroker.storage.unreadable import StoredUnreadable
 
 _MADE_AT_ONCE = 200
@@ -74,6 +75,8 @@ class Cell:
         self._profiles = ChannelProfiles(profile, shard, self._blobs)
         self._records: dict[TabletId, TabletRecord] = {}
         self.scheme_mark = SchemeMark(shard, facts.mark)
+        self.object_tablets = 0
+        """Tablets that belong to objects, those half dropped included."""
         self.inspection = CellInspection(shard, self._blobs, self._records)
         self._storages: dict[int, TabletStorage] = {}
         self._unreadable: dict[TabletId, StoredUnreadable] = {}
@@ -240,6 +243,7 @@ class Cell:
             batch.delete(record_key(tablet_id))
             await self._shard.commit(batch)
             del self._records[tablet_id]
+            self.object_tablets -= TABLET_KINDS[record.type].belongs_to_object
             self._wear.worn.discard(tablet_id)
             self._profiles.forget(tablet_id)
 
@@ -286,7 +290,9 @@ class Cell:
         for record in starting:
             batch.put(record_key(record.tablet_id), replace(record, generation=record.generation + 1).encode())
         await self._blobs.block(batch, {record.tablet_id: record.generation for record in starting})
-        self._records.update((record.tablet_id, record) for record in records if record.dropping)
+        for record in records:
+            if record.dropping:
+                self._know(record)
         for record in starting:
             await self._host(replace(record, generation=record.generation + 1))
 
@@ -297,8 +303,13 @@ class Cell:
         storage = self._storages[tablet_id] = TabletStorage(self._shard, self._blobs, StandIn(tablet_id))
         storage.leave(unreadable)
 
-    async def _host(self, record: TabletRecord) -> None:
+    def _know(self, record: TabletRecord) -> None:
+        """Take in the record of a tablet that the cell did not have."""
         self._records[record.tablet_id] = record
+        self.object_tablets += TABLET_KINDS[record.type].belongs_to_object
+
+    async def _host(self, record: TabletRecord) -> None:
+        self._know(record)
         await self._profiles.limit(record)
         limits = self._profiles.limits
         self._storages[record.tablet_id] = TabletStorage(self._shard, self._blobs, record, limits, self._wear)

@@ -8,7 +8,7 @@ from pqbroker.broker.services.commits.in_doubt import IN_DOUBT_CURE
 from pqbroker.broker.services.topics.callers import TopicsNode
 from pqbroker.broker.services.topics.directories import bundle_of
 from pqbroker.broker.services.topics.partitions import unknown_topic
-from pqbroker.broker.services.topics.topic_names import CLUSTER_METADATA, check_topic_name, colliding_name
+from pqbroker.broker.services.topics.topic_names import CLUSTER_METADATA, check_topic_name
 from pqbroker.broker.services.topics.topic_schemas import check_schema
 from pqbroker.conf.defaults import check_changed
 from pqbroker.pq.serving.transacted_batches import await_transactions
@@ -47,7 +47,7 @@ def check_new_name(node: TopicsNode, name: str) -> None:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"{kind} {name} exists")
     if node.cell.current.scheme.kind_of(name) == SORTED_TABLE:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"a sorted table {name} exists, which is no topic")
-    other = colliding_name(name, node.cell.current.topics.names(or_static=True))
+    other = node.cell.current.topics.colliding(name)
     if other is not None:
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,

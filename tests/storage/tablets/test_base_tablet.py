@@ -317,11 +317,31 @@ async def test_a_crash_between_the_parts_of_a_snapshot_loses_nothing(
 
 async def test_a_large_snapshot_is_cut_into_parts(row_sets: Tables) -> None:
     value = bytes(PART_BYTES_MAX // 2)
-    for number in range(3):
+    for number in range(4):
         await row_sets.tablet.change(_put(number, value))
     parts = [blob.size for blob in await row_sets.blobs() if blob.channel == 1]
     assert PART_BYTES_MAX in parts
     assert max(parts) == PART_BYTES_MAX
+    before = row_sets.contents()
+    await row_sets.open()
+    assert row_sets.contents() == before
+
+
+async def test_snapshots_write_no_more_than_the_changes(
+    row_sets: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many rows exist: a snapshot comes when the log has as many bytes as the one before, not sooner."""
+    monkeypatch.setattr("pqbroker.storage.tablets.base_tablet.SMALL_SNAPSHOT_BYTES", 1000)
+    logged, snapshots = 0, dict[BlobId, int]()
+    for number in range(400):
+        await row_sets.tablet.change(_put(number, bytes(100)))
+        blobs = await row_sets.blobs()
+        logged += max(blob for blob in blobs if blob.channel == 0).size
+        snapshots |= {blob: blob.size for blob in blobs if blob.channel == 1}
+        if number % 150 == 149:
+            await row_sets.open()
+    assert len(snapshots) > 5
+    assert sum(snapshots.values()) <= 1.5 * logged
     before = row_sets.contents()
     await row_sets.open()
     assert row_sets.contents() == before

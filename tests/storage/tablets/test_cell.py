@@ -1,6 +1,7 @@
 """A cell: one commit starts its tablets; creating and dropping survive crashes at every step."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
@@ -185,6 +186,22 @@ async def test_a_drop_that_a_crash_interrupts_is_completed_later(engine: MemoryE
     assert cell.stats().pools[0].live_bytes == 0
     cell = await Cell.open(engine)
     assert not cell.tablets()
+
+
+@pytest.mark.parametrize("commits", range(4))
+async def test_tablets_of_objects_are_counted_through_drops_and_starts(engine: MemoryEngine, commits: int) -> None:
+    cell = await Cell.open(engine)
+    await cell.create_tablets([(TabletId(1), TabletType.SCHEME, "scheme")])
+    await _create(cell, A, B)
+    assert cell.object_tablets == 2
+    engine.faults.lose_next(after=commits)
+    with contextlib.suppress(ShardLost):
+        await cell.drop_tablet(A)
+    engine.faults.clear()
+    cell = await Cell.open(engine)
+    assert cell.object_tablets == len(cell.tablets()) - 1
+    await cell.drop_tablet(A)
+    assert cell.object_tablets == 1
 
 
 async def test_a_cell_of_a_newer_format_or_another_name_is_not_opened(engine: MemoryEngine) -> None:
