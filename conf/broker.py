@@ -391,6 +391,7 @@ class BrokerSettings:
     transaction_prepare_ms_max: int = transactions.TRANSACTION_PREPARE_MS_MAX
     transaction_kept_ms: int = transactions.TRANSACTION_KEPT_MS
     sql_queries_max: int = sql.QUERIES_MAX
+    sql_queries_waiting_max: int = sql.QUERIES_WAITING_MAX
     sql_depth_max: int = sql.DEPTH_MAX
     sql_params_max: int = sql.PARAMS_MAX
     sql_params_bytes_max: int = sql.PARAMS_BYTES_MAX

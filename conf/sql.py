@@ -6,10 +6,17 @@ MIB = 1 << 20
 
 QUERIES_MAX = setting(
     "pqbroker.sql.queries.max", Kind.INT, 2,
-    "SQL queries at once, each in a worker process of its own. More wait, and are answered 503 after the time that "
-    "they may take. Addresses that wait take turns; one place (of many an eighth) is for addresses that have none. "
+    "SQL queries at once, each in a worker process of its own. More wait, `pqbroker.sql.queries.waiting.max` at most, "
+    "and are answered 503 after the time that they may take. Addresses that wait take turns; one place (of many an "
+    "eighth) is for addresses that have none. "
     "0: no SQL.",
     low=0, high=64,
+)  # fmt: skip
+QUERIES_WAITING_MAX = setting(
+    "pqbroker.sql.queries.waiting.max", Kind.INT, 100,
+    "SQL queries that wait for one of `pqbroker.sql.queries.max` to end; more are answered 503 at once. An eighth of "
+    "these places, one at least of two, is for addresses of which no query waits. 0: none waits.",
+    low=0, high=10_000,
 )  # fmt: skip
 DEPTH_MAX = setting(
     "pqbroker.sql.depth.max", Kind.INT, 100,

@@ -783,6 +783,11 @@ LIMITS = (
         share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
+        "SQL queries that wait", ("pqbroker.sql.queries.waiting.max",), "503 at once",
+        "broker/web/test_sql_limits.py::test_more_queries_than_may_wait_are_refused_at_once",
+        share=Share.ADDRESS, beside="broker/ground/test_holder_queue.py::test_places_to_wait_are_shared_by_address",
+    ),
+    Limit(
         "levels of an SQL query", ("pqbroker.sql.depth.max",), "400, INVALID_QUERY",
         "broker/web/test_sql.py::test_a_query_that_is_nested_too_deeply_is_refused_and_costs_no_worker",
         share=Share.REQUEST,

@@ -101,9 +101,10 @@ class Query:
         self._time_ms = min(question.timeout_ms or most_ms, most_ms)
         limits = TaskLimits(
             question.holder, settings.sql_queries_max, self._time_ms / 1000, settings.sql_memory_bytes_max,
-            settings.sql_worker_idle_ms / 1000,
+            settings.sql_worker_idle_ms / 1000, waiting_max=settings.sql_queries_waiting_max,
         )  # fmt: skip
-        self._task = WorkerTask(workers, limits, TaskRefusals(self._too_many, self._too_long, self._lost))
+        refusals = TaskRefusals(self._too_many, self._too_long, self._lost, self._queue_full)
+        self._task = WorkerTask(workers, limits, refusals)
 
     @property
     def explanation(self) -> Any:
@@ -276,6 +277,14 @@ class Query:
             "TOO_MANY_QUERIES",
             f"{running} SQL queries are under way, of at most pqbroker.sql.queries.max = {most}{waited}",
             "Try again when one has ended, or raise pqbroker.sql.queries.max.",
+        )  # fmt: skip
+
+    def _queue_full(self, waiting: int) -> QueryRefused:
+        return QueryRefused(
+            "TOO_MANY_QUERIES",
+            f"{waiting} SQL queries wait for their turn, of at most pqbroker.sql.queries.waiting.max ="
+            f" {self._settings.sql_queries_waiting_max}; the last eighth is for addresses of which none waits",
+            "Try again when some have ended, or raise pqbroker.sql.queries.waiting.max.",
         )  # fmt: skip
 
     def _too_long(self) -> QueryRefused:

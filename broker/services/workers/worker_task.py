@@ -1,6 +1,7 @@
 """One task of a client in a worker: a query or a search, from its wait for a slot to its last piece.
 
     none      piece        -> waiting for a slot, as long as the task may take
+    none      piece, and no more may wait -> refused
     waiting   its turn     -> asked: a worker has the question; one that rested may have died, then another one gets it
     asked     piece        -> answered, piece by piece
     any       its deadline, a lost worker, a refusal -> refused
@@ -11,6 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from pqbroker.broker.ground.holder_queue import QueueFull
 from pqbroker.broker.services.workers.task_pool import FAILED, LEFT, TaskPool
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.tables.work.messages import Message
@@ -33,6 +35,8 @@ class TaskLimits:
     """Time that its worker waits for the next task."""
     grace_s: float = 0.0
     """Time beyond `time_s` in which the worker may end by itself."""
+    waiting_max: int | None = None
+    """Tasks of the pool that wait for a slot; None: any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ class TaskRefusals:
     too_long: Callable[[], QueryRefused]
     lost: Callable[[int], QueryRefused]
     """Refuses a task whose worker ended with this status."""
+    queue_full: Callable[[int], QueryRefused] | None = None
+    """Refuses a task that may not wait for a slot, while this many do; where a number of them is set."""
 
 
 class WorkerTask:
@@ -107,7 +113,10 @@ class WorkerTask:
         limits, slots = self._limits, self._pool.slots
         try:
             async with asyncio.timeout_at(self._began_s + limits.time_s if limits.running_max else 0):
-                await slots.begin(limits.holder, limits.running_max)
+                await slots.begin(limits.holder, limits.running_max, limits.waiting_max)
+        except QueueFull:
+            assert self._refusals.queue_full is not None
+            raise self._refusals.queue_full(slots.waiting) from None
         except TimeoutError:
             raise self._refusals.too_many(slots.running) from None
         self._has_slot = True

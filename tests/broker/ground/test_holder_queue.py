@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pqbroker.broker.ground.holder_queue import HolderQueue
+from pqbroker.broker.ground.holder_queue import HolderQueue, QueueFull
 
 
 class Queries:
@@ -110,3 +110,32 @@ async def test_fewer_places_end_no_query_and_begin_none() -> None:
     assert not waiting.done()
     await queries.end("b")
     assert waiting.done()
+
+
+async def is_refused(slots: HolderQueue, holder: str, most: int, waiting_max: int) -> bool:
+    task = asyncio.create_task(slots.begin(holder, most, waiting_max))
+    await settled()
+    return task.done() and isinstance(task.exception(), QueueFull)
+
+
+async def test_places_to_wait_are_shared_by_address() -> None:
+    slots = HolderQueue(has_reserve=True)
+    holders = ["many"] * 4 + ["few"] * 2
+    asked = [(holder, await is_refused(slots, holder, 1, 3)) for holder in holders]
+    assert asked == [
+        ("many", False), ("many", False), ("many", False), ("many", True), ("few", False), ("few", True),
+    ]  # fmt: skip
+    assert await is_refused(slots, "other", 1, 3)
+    assert (slots.running, slots.waiting) == (1, 3)
+    for holder in ("many", "many", "few", "many"):
+        slots.end(holder)
+        await settled()
+    assert (slots.running, slots.waiting) == (0, 0)
+
+
+async def test_without_places_to_wait_a_request_runs_or_is_refused() -> None:
+    slots = HolderQueue(has_reserve=True)
+    assert [await is_refused(slots, holder, 2, 0) for holder in ("a", "b", "c")] == [False, False, True]
+    slots.end("a")
+    assert not await is_refused(slots, "c", 2, 0)
+    assert (slots.running, slots.waiting) == (2, 0)

@@ -212,6 +212,19 @@ async def test_one_query_too_many_waits_and_is_refused_after_its_time(
     await until(lambda: not web.node.server.node.workers.slots.running)
 
 
+async def test_more_queries_than_may_wait_are_refused_at_once(serve: Serve, session: aiohttp.ClientSession) -> None:
+    web = await serve(sql_queries_max=1, sql_queries_waiting_max=1)
+    async with session.post(web.url("/v1/sql"), json={"query": "begin-wait"}) as answer:
+        await answer.content.readline()
+        waiting = asyncio.create_task(say(web))
+        await until(lambda: web.node.server.node.workers.slots.waiting == 1)
+        status, code, message = await refusal(web, "say x")
+        assert (status, code) == (503, "TOO_MANY_QUERIES")
+        assert "1 SQL queries wait for their turn, of at most pqbroker.sql.queries.waiting.max = 1" in message
+    await waiting
+    assert await say(web)
+
+
 async def test_a_query_that_waits_is_forgotten_when_its_client_goes(
     serve: Serve, session: aiohttp.ClientSession
 ) -> None:
