@@ -4,6 +4,7 @@ looked at."""
 from typing import Final
 
 FILES_PREFIX: Final = "files."
+_NAME_MAX: Final = 255
 _ENDINGS: Final = (".csv", ".parquet")
 
 
@@ -17,9 +18,10 @@ def file_of(relation: str) -> str | None:
 
 
 def is_file_name(name: str) -> bool:
-    """Return True if a file of this name is a relation."""
-    is_plain = not name.startswith(".") and "/" not in name and "\0" not in name
-    return is_plain and name.lower().endswith(_ENDINGS)
+    """Return True if a file of this name is a relation. Names that are no text, or are longer than a directory takes,
+    are none."""
+    is_plain = not name.startswith(".") and "/" not in name and name.isprintable()
+    return is_plain and len(name) <= _NAME_MAX and name.lower().endswith(_ENDINGS)
 
 
 def relation_of(file: str) -> str:

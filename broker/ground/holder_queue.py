@@ -16,7 +16,7 @@ from pqbroker.conf.shares import Shares, reserve_of
 
 
 class QueueFull(Exception):
-    """As many requests wait as may, or as may of this holder."""
+    """No place to wait is left, or none for this holder."""
 
 
 class HolderQueue:

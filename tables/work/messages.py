@@ -12,7 +12,7 @@ Once it has a query the worker leads; the kinds of messages:
                       {sorted: its schema, as below, pivots: the first key of each tablet, timestamp: what the query
                       reads at, unmounted}; of a local file {file: {directory, name, bytes_max, columns_max}}
     worker  check     {name: topic or table that the caller may read}; answered by
-    broker  checked   {}
+    broker  checked   {file: as above, of a local file, or null}
     worker  list      {after: a name, names: [name] or null: all, columns: whether they are wanted}; answered by
     broker  listed    {tables: [{name, kind, tablets, columns, formats, decoding, columns_max, or sorted or
                       file: as above}],

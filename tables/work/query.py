@@ -18,6 +18,7 @@ from pqbroker.tables.work.batches import RowRange
 from pqbroker.tables.work.catalogs import Catalog, ColumnKinds
 from pqbroker.tables.work.database import forget_database, open_for_query
 from pqbroker.tables.work.files.file_scan import FileScan
+from pqbroker.tables.work.files.opening import open_file
 from pqbroker.tables.work.kept_columns import KeptColumns
 from pqbroker.tables.work.messages import Line, Stopped
 from pqbroker.tables.work.parsing import Named, Parsed, parse
@@ -46,7 +47,9 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Wa
     parsed = parse(document["query"], document["depth_max"], document.get("params"))
     names = sorted({named.topic for named in parsed.topics})
     if parsed.described is not None:
-        line.ask("check", {"name": parsed.described})
+        place = line.ask("check", {"name": parsed.described}).document["file"]
+        if place is not None:
+            open_file(place).close()
     found: Mapping[str, Found] = line.ask("find", {"topics": names}).document["topics"]
     wanted = {named.relation: _wanted(named, found[named.topic]) for named in parsed.topics}
     tally = Tally()

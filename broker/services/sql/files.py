@@ -6,6 +6,7 @@ user who may read every topic may read every file of the directory.
 """
 
 import os
+import stat
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any
@@ -25,6 +26,13 @@ def place_of(relation: str, settings: BrokerSettings) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
+def without_missing(names: Sequence[str], settings: BrokerSettings) -> Sequence[str]:
+    """Return the names but for those of files that do not exist; it waits for a disk. Others are not looked at."""
+    places = {name: place for name in names if (place := place_of(name, settings)) is not None}
+    missing = {name for name, place in places.items() if not _is_file(os.path.join(place["directory"], place["name"]))}
+    return [name for name in names if name not in missing]
+
+
 def list_files(settings: BrokerSettings) -> Sequence[str]:
     """Return the relations of the files in the directory; it waits for a disk. None where the directory cannot be read:
     a query that names a file says why."""
@@ -38,3 +46,10 @@ def list_files(settings: BrokerSettings) -> Sequence[str]:
             ]  # fmt: skip
     except OSError:
         return ()
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False

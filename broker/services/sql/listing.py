@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pqbroker.broker.ground.access import AclOperation, is_allowed
-from pqbroker.broker.services.sql.files import list_files, place_of
+from pqbroker.broker.services.sql.files import list_files, place_of, without_missing
 from pqbroker.broker.services.topics.finding import topic_resource
 from pqbroker.broker.services.topics.named_registries import decoding_of
 from pqbroker.broker.services.topics.topic_schemas import schema_of
@@ -33,7 +33,7 @@ class Listing:
     async def page(self, after: str, names: Sequence[str] | None, *, has_columns: bool) -> dict[str, Any]:
         """Return the page behind a name as {tables, next}. `names`: those that the query names, or None: every one."""
         if self._names is None:
-            self._names = sorted(set(await self._every_name() if names is None else names))
+            self._names = sorted(set(await (self._every_name() if names is None else self._existing(names))))
         found: list[dict[str, Any]] = []
         columns, first = 0, bisect_right(self._names, after)
         last = after
@@ -45,6 +45,15 @@ class Listing:
             if columns >= PAGE_COLUMNS:
                 break
         return {"tables": found, "next": last if self._names and last < self._names[-1] else None}
+
+    async def _existing(self, names: Sequence[str]) -> Sequence[str]:
+        """Return names without those of files that do not exist, unless a topic or table has them."""
+        node = self._caller.node
+        if not node.settings.sql_files_directory:
+            return names
+        topics, tables = node.cell.current.topics, node.cell.current.sorted_tables.tables
+        known = [name for name in names if name in tables or topics.get(name, or_static=True) is not None]
+        return [*known, *await asyncio.to_thread(without_missing, names, node.settings)]
 
     async def _every_name(self) -> list[str]:
         node = self._caller.node

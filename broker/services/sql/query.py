@@ -148,8 +148,7 @@ class Query:
             if message.kind == "find":
                 await worker.send("found", {"topics": await self._snapshot(message.document["topics"])})
             elif message.kind == "check":
-                self._check_named(message.document["name"])
-                await worker.send("checked", {})
+                await worker.send("checked", {"file": self._check_named(message.document["name"])})
             elif message.kind == "list":
                 asked = message.document
                 page = await self._targets.listed(asked["after"], asked["names"], has_columns=asked["columns"])
@@ -185,14 +184,16 @@ class Query:
         except TableError as refusal:
             raise QueryRefused(refusal.code, refusal.message, refusal.cure) from None
 
-    def _check_named(self, name: str) -> None:
-        """QueryRefused, KafkaError unless it is a topic, table or file that the caller may read."""
-        if self._targets.file(name) is not None:
-            return
+    def _check_named(self, name: str) -> Mapping[str, Any] | None:
+        """Return where a local file lies. QueryRefused, KafkaError unless the name is a topic, table or file that the
+        caller may read."""
+        if (place := self._targets.file(name)) is not None:
+            return place
         try:
             self._targets.sorted_table(name) if self._targets.is_sorted(name) else self._targets.topic(name)
         except TableError as refusal:
             raise QueryRefused(refusal.code, refusal.message, refusal.cure) from None
+        return None
 
     async def _snapshot_of_now(self, names: Sequence[str], of_tables: Sequence[str]) -> dict[str, Any]:
         self._topics = {name: self._targets.topic(name) for name in names if name not in of_tables}

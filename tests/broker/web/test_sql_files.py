@@ -91,6 +91,11 @@ def test_lists_have_files_and_describe_their_columns(sql: FilesSql) -> None:
     assert shown == [("article", "VARCHAR"), ("price", "DOUBLE"), ("note", "VARCHAR")]
     assert [row["column_type"] for row in sql.rows('DESCRIBE "files.colors.parquet"')][-1] == "VARCHAR[]"
     assert refused(sql, "DESCRIBE files.missing.csv")[:2] == (404, "NO_FILE")
+    for kind in ("tables", "columns"):
+        query = f"SELECT * FROM information_schema.{kind} WHERE table_name IN ('files.missing.csv', 'orders', 'nobody')"
+        assert {row["table_name"] for row in sql.rows(query)} == {"orders"}
+    query = "SELECT table_name AS name, table_kind AS kind FROM information_schema.tables WHERE table_name = '{}'"
+    assert sql.rows(query.format("files.prices.csv")) == [{"name": "files.prices.csv", "kind": "file"}]
     query = "SELECT count(*) AS n FROM information_schema.columns WHERE starts_with(table_name, 'files.')"
     assert sql.rows(query) == [{"n": 0}]
 

@@ -1,5 +1,6 @@
 """Names of local files in SQL, and lists of them."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,7 @@ def test_a_name_with_the_prefix_is_a_file(name: str, tmp_path: Path) -> None:
     [
         "a.csv", "Files.a.csv", "files.a.txt", "files.", "files.csv", "files..csv", "files...csv", "files./a.csv",
         "files.b/a.csv", "files...", "files.../a.csv", "files.a\0.csv", "xfiles.a.csv",
+        "files.a\n.csv", "files.\x1b[31m.csv", "files.\udcff.csv", f"files.{'x' * 252}.csv",
     ],
 )  # fmt: skip
 def test_other_names_are_no_file(relation: str, tmp_path: Path) -> None:
@@ -45,4 +47,6 @@ def test_a_list_has_files_of_the_formats_alone(tmp_path: Path) -> None:
     (tmp_path / "c.csv").mkdir()
     (tmp_path / ".d.csv").write_text("")
     (tmp_path / "e.txt").write_text("")
+    (tmp_path / "f\n.csv").write_text("")
+    (tmp_path / os.fsdecode(b"\xff.csv")).write_text("")
     assert list_files(BrokerSettings(sql_files_directory=str(tmp_path))) == ["files.a.csv"]
