@@ -13,19 +13,21 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from pqbroker.testing import FOR_TESTS, broker
 from tests.support.drivers.franz_go_driver import own_tests
 
 PACKAGE: Final = "@confluentinc/kafka-javascript@1.10.1"
-BUILT: Final = Path(__file__).resolve().parents[2] / ".cache" / "librdkafka-2.15.1"
+BUILT: Final = Path(__file__).resolve().parents[2] / ".cache" / "librdkafka-2.15.1-tls"
 TESTS: Final = ("0055", "0061", "0098", "0103", "0129", "0137")
 RECORDS: Final = 100_000
 """Records of franz-go's test."""
-_CONFIGURED: Final = ("--disable-sasl", "--disable-ssl", "--disable-zstd", "--disable-curl", "--no-download")
+_CONFIGURED: Final = ("--disable-gssapi", "--enable-ssl", "--disable-zstd", "--disable-curl", "--no-download")
 _REPLICAS = re.compile(r"(test_create_topic_wait_exists\([^;]*), 3, 5000\)")
 _TIMEOUT_S: Final = 1800
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def main() -> None:
@@ -48,19 +50,29 @@ def run(name: str, address: str) -> bool:
     """Run one test; its output is printed where it fails."""
     if name == "TestTxnEtl":
         settings = {"KGO_SEEDS": address, "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": str(RECORDS), "GOMAXPROCS": "1"}
-        return _passes([str(own_tests()), "-test.run", f"^{name}$"], Path.cwd(), settings)
+        return passes([str(own_tests()), "-test.run", f"^{name}$"], Path.cwd(), settings)
+    return run_librdkafka(name, {"bootstrap.servers": address})
+
+
+def run_librdkafka(name: str, settings: Mapping[str, str], environment: Mapping[str, str] = _NOTHING) -> bool:
+    """Run one test of librdkafka's with settings of a client; one that is skipped has not passed."""
     directory = BUILT / "tests"
-    (directory / "test.conf").write_text(f"bootstrap.servers={address}\n", encoding="utf-8")
-    return _passes(["./test-runner", "-Q"], directory, {"TESTS": name, "LD_LIBRARY_PATH": "../src:../src-cpp"})
+    lines = "".join(f"{setting}={text}\n" for setting, text in settings.items())
+    (directory / "test.conf").write_text(lines, encoding="utf-8")
+    environment = {"TESTS": name, "LD_LIBRARY_PATH": "../src:../src-cpp", **environment}
+    return passes(["./test-runner", "-Q"], directory, environment, "SKIPPED")
 
 
-def _passes(command: Sequence[str], directory: Path, settings: Mapping[str, str]) -> bool:
+def passes(command: Sequence[str], directory: Path, settings: Mapping[str, str], unwanted: str = "") -> bool:
+    """Run a command, and print what it says where it fails, or says a word that it must not."""
     done = subprocess.run(
         command, cwd=directory, env=os.environ | settings, capture_output=True, timeout=_TIMEOUT_S, check=False
     )
-    if done.returncode:
-        print((done.stdout + done.stderr).decode(errors="replace")[-3000:])
-    return not done.returncode
+    said = (done.stdout + done.stderr).decode(errors="replace")
+    is_good = not done.returncode and not (unwanted and unwanted in said)
+    if not is_good:
+        print(said[-3000:])
+    return is_good
 
 
 def build() -> None:
@@ -69,19 +81,20 @@ def build() -> None:
         return
     BUILT.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=BUILT.parent) as scratch:
-        _perform(["npm", "pack", PACKAGE], Path(scratch))
+        perform(["npm", "pack", PACKAGE], Path(scratch))
         (packed,) = Path(scratch).glob("*.tgz")
-        _perform(["tar", "xzf", packed.name, "package/deps/librdkafka"], Path(scratch))
+        perform(["tar", "xzf", packed.name, "package/deps/librdkafka"], Path(scratch))
         sources = Path(scratch, "package", "deps", "librdkafka")
         changed = sources / "tests" / "0103-transactions.c"
         changed.write_text(_REPLICAS.sub(r"\1, 1, 5000)", changed.read_text(encoding="utf-8")), encoding="utf-8")
-        _perform(["./configure", *_CONFIGURED], sources)
-        _perform(["make", "libs"], sources)
-        _perform(["make", "test-runner"], sources / "tests")
+        perform(["./configure", *_CONFIGURED], sources)
+        perform(["make", "libs"], sources)
+        perform(["make", "test-runner"], sources / "tests")
         shutil.move(sources, BUILT)
 
 
-def _perform(command: Sequence[str], directory: Path) -> None:
+def perform(command: Sequence[str], directory: Path) -> None:
+    """Run a command that makes something; the program ends where it fails."""
     done = subprocess.run(command, cwd=directory, capture_output=True, timeout=_TIMEOUT_S, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(command)}: {done.stderr.decode(errors='replace')[-2000:]}")
