@@ -128,6 +128,11 @@ class BaseTablet:
         """Return the durable row sets."""
         return MappingProxyType(self._row_sets)
 
+    @property
+    def is_lost(self) -> bool:
+        """Return True if its cell can store nothing more: of what was asked for last, the outcome may be unknown."""
+        return self._storage.is_lost
+
     async def start(self) -> None:
         """Find the last log blob, follow its references, replay. Raises StoredUnreadable, ShardLost."""
         try:

@@ -189,7 +189,9 @@ class Scheme:
         the cell has seen a later scheme, as after the system cell alone was restored."""
         for tombstone in self.tombstones.values() if cell == SYSTEM_CELL else ():
             host.reclaim(tombstone.tablets, partial(self.forget_tombstone, tombstone.topic_id))
-        reclaim_unowned(KnownScheme(self._tablet.row_sets, self.changes.number), host, cell)
+        # Once the scheme's own cell is lost, a change may be durable that this instance does not know.
+        known = KnownScheme(self._tablet.row_sets, self.changes.number, is_mirror=self._tablet.is_lost)
+        reclaim_unowned(known, host, cell)
 
     async def change(self, plan: Callable[[RowChanges], T]) -> T:
         """Make what `plan` puts into the row sets durable, in one commit; return what it returns. It may be of objects

@@ -4,7 +4,8 @@ other cells of the node are opened after it, and with it again: what they are is
 States:
     closed     open() -> open
     open       the shard is lost with StoreFailed -> reopening; with Fenced, DirectoryGone -> failed; close() -> closed
-    reopening  opened -> open, with a new generation; not within the time allowed -> failed
+    reopening  the other cells serve on; opened -> they are closed, opened with it -> open, with a new generation;
+               not within the time allowed -> failed
     failed     terminal: another process owns the cell, or it cannot be opened; the node must exit
 
 An opening that finds no room on its disk is one for reading only (`opening.py`): it is lost with RoomAgain, and opened
@@ -13,7 +14,7 @@ again as any other.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -99,32 +100,47 @@ def _log(defect: BaseException) -> None:
     log.critical("a cell is not watched any more; this is a defect", exc_info=defect)
 
 
+async def _leave_none() -> None:
+    """Leave nothing: no other opening of the node has cells."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """The node around one opening of its cells."""
+
+    engine: Engine
+    settings: BrokerSettings
+    clock: Callable[[], int]
+    failed: Callable[[BaseException], None]
+    counters: OpeningCounters
+    leave: Callable[[], Awaitable[None]]
+
+
 async def open_cell(
     engine: Engine, settings: BrokerSettings, clock: Callable[[], int], failed: Callable[[BaseException], None] = _log,
-    counters: OpeningCounters | None = None,
+    counters: OpeningCounters | None = None, leave: Callable[[], Awaitable[None]] = _leave_none,
 ) -> OpenCell:
     """Open the system cell with a new generation and start all that lives in it; for reading only where its disk is
     full. EngineError, CommitRefused, ShardLost.
 
-    `settings`: those that the node was started with; `counters`: those of earlier openings. ConfigError if the storage
-    profile or the times of groups are invalid. What is dead is removed from the cell from then on, unless something of
-    it could not be read.
+    `settings`: those that the node was started with; `counters`: those of earlier openings; `leave` closes the other
+    cells of the one before, once the system cell is open. ConfigError if the storage profile or the times of groups are
+    invalid. What is dead is removed from the cell from then on, unless something of it could not be read.
     """
     check_consumer_settings(settings)
     profile = parse_profile(settings.storage_profile, parse_pools(settings.pools))
+    around = _Surroundings(engine, settings, clock, failed, counters or OpeningCounters(), leave)
 
     async def open_by(opener: Opener) -> OpenCell:
         cell = await Cell.open(opener, profile=profile, releases=False, commits_max=settings.tablet_commits_max)
-        return await _start_all(cell, engine, settings, clock, failed, counters or OpeningCounters())
+        return await _start_all(cell, around)
 
     return await open_or_read(engine, open_by)
 
 
-async def _start_all(
-    cell: Cell, engine: Engine, settings: BrokerSettings, clock: Callable[[], int],
-    failed: Callable[[BaseException], None], counters: OpeningCounters,
-) -> OpenCell:
+async def _start_all(cell: Cell, around: _Surroundings) -> OpenCell:
     """Start what lives in the system cell; it is closed when that fails."""
+    settings, clock = around.settings, around.clock
     try:
         host = TabletHost(cell)
         hive, cells, scheme = await _open_known(host)
@@ -141,17 +157,19 @@ async def _start_all(
         for kind in objects:
             await kind.start()
         coordinators = Coordinators(host, in_force, clock, ServedTopics(topics), TimesInForce(scheme, now).of)
-        commits = Commits(cells, scheme, CommitSurroundings(time, unfinished, share.reads, counters.commits), in_force)
+        surroundings = CommitSurroundings(time, unfinished, share.reads, around.counters.commits)
+        commits = Commits(cells, scheme, surroundings, in_force)
         for number, coordinator in enumerate(coordinators.tablets):
             CoordinatorHome(coordinator, number, unfinished)
-        producers = TransactionalProducers(coordinators.tablets, topics, commits, in_force, counters.ends)
+        producers = TransactionalProducers(coordinators.tablets, topics, commits, in_force, around.counters.ends)
         if not cell.reading_only:
             await coordinators.start()
         scheme.reclaim(host)
         await cell.release()
         together = partial(companions, topics, sorted_tables)
-        parts = NodeParts(engine, settings, hive, cells, scheme, objects, commits, together, clock)
-        others = DataCells(parts, TabletGluing(scheme, topics, cells), failed)
+        parts = NodeParts(around.engine, settings, hive, cells, scheme, objects, commits, together, clock)
+        others = DataCells(parts, TabletGluing(scheme, topics, cells), around.failed)
+        await around.leave()
         await _start_others(others)
         commits.start()
     except BaseException:
@@ -212,6 +230,7 @@ class CellOwner:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._counters = OpeningCounters()
+        self._has_opened = False
         self.failed: asyncio.Future[CellLost] = self._loop.create_future()
         self.retentions = 0
         """Looks for what is past its retention that have ended."""
@@ -224,10 +243,18 @@ class CellOwner:
 
     async def open(self) -> OpenCell:
         self.current = await self._open()
+        self._has_opened = True
         return self.current
 
     async def _open(self) -> OpenCell:
-        return await open_cell(self._engine, self._settings, self._clock, self._defect, self._counters)
+        return await open_cell(
+            self._engine, self._settings, self._clock, self._defect, self._counters, self._leave_others
+        )
+
+    async def _leave_others(self) -> None:
+        """Close the other cells of the opening before this one, if there is one."""
+        if self._has_opened:
+            await self.current.others.close()
 
     def _defect(self, error: BaseException) -> None:
         """A cell beside the system cell is not watched any more."""
@@ -326,14 +353,16 @@ class CellOwner:
     async def watch(self, opened: Callable[[], None]) -> None:
         """Open the cell again whenever its store fails, and call `opened` then; returns when the node has failed.
 
-        Until the new opening serves, the old one stays where it is: its topics are known and answer
-        NOT_LEADER_OR_FOLLOWER. A topic that seemed gone would be taken for deleted.
+        Until the new opening serves, the old one stays where it is: its topics are known, those of the system cell
+        answer NOT_LEADER_OR_FOLLOWER, and those of other cells are served. A topic that seemed gone would be taken for
+        deleted.
         """
         while not self.failed.done():
             loss = await asyncio.shield(self.current.cell.lost)
             log.log(level_of(loss), "the cell was lost: %s", loss)
             self.current.coordinators.close()
-            await self.current.others.close()
+            if isinstance(loss, Fenced | DirectoryGone):
+                await self.current.others.close()
             await _close(self.current.cell)
             if isinstance(loss, Fenced):
                 self.failed.set_result(CellLost("another process took over the data directory; stop one of the two"))

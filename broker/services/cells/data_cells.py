@@ -4,7 +4,8 @@
     any     --leave--> closed
 
 A cell that cannot be opened is tried again, ever more seldom, and its topics answer NOT_LEADER_OR_FOLLOWER meanwhile;
-the others do not notice. A cell on a node whose tags its bundle's filter excludes is not opened.
+the others do not notice. While the system cell is lost those that are open serve on, and none is opened: what became of
+the scheme's last changes is not known then. A cell on a node whose tags its bundle's filter excludes is not opened.
 """
 
 import asyncio
@@ -308,6 +309,9 @@ class DataCells:
     async def _run(self, record: CellRecord, watched: _Watched) -> None:
         back_off_s = BACK_OFF_FIRST_S
         while not watched.leaving.is_set():
+            if self._cells.system.cell.lost.done():
+                watched.failure = watched.failure or _LEFT
+                break
             try:
                 host = await self._open(record.cell)
             except (EngineError, CommitRefused, ShardLost) as error:

@@ -9,7 +9,7 @@ A look finds the symptoms of one moment; `Conditions.update` compares them with 
 The status of the node follows from what holds:
 
     stopping      the node stops
-    cell lost     CELL_LOST of the system cell: no request can be served until it is open again
+    cell lost     CELL_LOST of the system cell: topics of other cells alone are served until it is open again
     degraded      any other condition that is no warning
     ok            warnings alone, or nothing
 """

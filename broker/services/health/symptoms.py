@@ -23,7 +23,7 @@ SYNC_SLOW_S: Final = 1.0
 RETENTION_SLACK: Final = 3
 """Intervals between looks of retention after which one that has not ended is late."""
 RETENTION_SLACK_S: Final = 30.0
-_SYSTEM_AFFECTS: Final = "every topic, table and consumer group"
+_SYSTEM_AFFECTS: Final = "consumer groups, topics and tables of the system cell; nothing can be created or changed"
 _DISK_CURE: Final = "delete records, topics or other files, or enlarge the disk"
 
 
