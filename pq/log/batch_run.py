@@ -101,9 +101,11 @@ class Run:
 
     def locate(self, offset: int, stop: int) -> int:
         """Position of the first batch whose last offset is >= `offset`; `stop` when there is none before it."""
-        entry = bisect_right(self.offsets, offset) - 1
+        offsets = self.offsets
+        is_newest = bool(offsets) and offsets[-1] <= offset  # as readers at the end of the log want it
+        entry = len(offsets) - 1 if is_newest else bisect_right(offsets, offset) - 1
         position = self.positions[entry] if entry >= 0 else self.base
-        if entry >= 0 and self.offsets[entry] == offset:
+        if entry >= 0 and offsets[entry] == offset:
             return min(position, stop)
         while position < stop:
             view, at = self._view_at(position)

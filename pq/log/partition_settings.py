@@ -69,11 +69,12 @@ class PartitionSettings:
     """Added to the tablet's generation, it is the leader epoch. Only tables that were resharded have one."""
     feeder: str = ""
     """Path of the sorted table whose changes the topic gets; empty: none, and producers may write."""
+    is_special: bool = field(init=False)
+    """True if a table's partition may have to refuse batches: most topics have no such reason."""
 
-    @property
-    def is_special(self) -> bool:
-        """Return True if a table's partition may have to refuse batches: most topics have no such reason."""
-        return bool(self.closed) or self.weight_max is not None or self.feeder != ""
+    def __post_init__(self) -> None:
+        is_special = bool(self.closed) or self.weight_max is not None or self.feeder != ""
+        object.__setattr__(self, "is_special", is_special)
 
     def check_no_feed(self, index: int) -> None:
         """KafkaError POLICY_VIOLATION for the change feed of a table, which alone writes to it."""

@@ -242,7 +242,7 @@ class Writer:
                 break
             if size and self.is_disk_full:
                 queue.refuse_all(ErrorCode.KAFKA_STORAGE_ERROR, self.disk_full, self._loop.time())
-            elif size and self._partition.needs_content(size):
+            elif size and not self._partition.head.is_warm and self._partition.needs_content(size):
                 return self._await_content()
             elif size and self._partition.settings.keeps_facts and self._awaits_timestamps():
                 return True
@@ -287,7 +287,7 @@ class Writer:
 
     def _perform(self, cycle: Cycle) -> bool:
         """Execute a plan; False when there was nothing to execute and all is answered."""
-        if cycle.is_empty:
+        if not cycle.puts and cycle.is_empty:
             self._answer(cycle)
             return False
         self._cycle, self._started_s = cycle, perf_counter()  # uvloop's time is in milliseconds, most take less

@@ -244,11 +244,10 @@ class FetchInLane:
 
     def leave(self) -> None:
         """Let go of everything: nobody reads the answer."""
-        if self.is_parked:
-            self._let_go()
-            self._end(None)
-        elif self._dispatched is not None:
+        if self._dispatched is not None:
             self._dispatched.leave()
+        else:
+            self._finish()
 
     def answer(self) -> None:
         """Read the partitions and pack what they give, or hand over."""
@@ -303,15 +302,16 @@ class FetchInLane:
             self._finish()
 
     def _finish(self) -> None:
-        if self.is_parked:
-            self._let_go()
-            self._lane.road.answer(self)
-
-    def _let_go(self) -> None:
+        if not self.is_parked:
+            return
         self.is_parked = False
         self._timer.cancel()
         for partition in self._partitions:
             partition.watchers.forget(self)
+        if self._lane.peer.is_gone:
+            self._end(None)
+        else:
+            self._lane.road.answer(self)
 
     def _read(self, reads: list[PartitionRead]) -> bool:
         """Read one partition after the other. False at the first that the handler has to read."""
