@@ -47,12 +47,16 @@ from tests.benchmarks.wire import (
 
 VALUE_BYTES = 100
 TOPIC = "hot"
+WIDE_TOPIC = "hot-wide"
 COMPACTED = "hot-compacted"
 KEY = b"key-00000001"
 EXCHANGES = 2_000
+EXCHANGES_MIN = 6
 HOT_PERCENT = 10
 SPREAD = 6
 """Partitions."""
+WIDE = (10, 100)
+"""Partitions of one request."""
 TRACED = 50
 _FETCH_BYTES = 1 << 20
 _WAIT_MS = 30_000
@@ -253,6 +257,7 @@ async def measure(
     if prepare is not None:
         await prepare(server)
     await server._cell.current.topics.create(TOPIC, SPREAD, {})
+    await server._cell.current.topics.create(WIDE_TOPIC, max(WIDE), {})
     await server._cell.current.topics.create(COMPACTED, 1, {"cleanup.policy": "compact"})
     claims = [await _begin_transaction(server, topic) for topic in (TOPIC, COMPACTED)]
     bench = Bench(loop, engine.shard)
@@ -276,6 +281,12 @@ async def measure(
             ),
             "one Produce in a transaction": _figures(in_transaction, exchanges, 1),
             "one Produce in a transaction, to a compacted topic": _figures(keyed_in_transaction, exchanges, 1),
+            **{
+                f"one Produce of {count} partitions, for each of them": _figures(
+                    _produce_wide(bench, count), max(exchanges // count, EXCHANGES_MIN), count
+                )
+                for count in WIDE
+            },
         }
     finally:
         bench.end()
@@ -314,6 +325,20 @@ def _produce(bench: Bench, count: int, partitions: int = 1, topic: str = TOPIC) 
         cost = bench.exchange(sent, watch)
         for _, transport in clients:
             check_produced(memoryview(_answer(transport))[4:], topic)
+        return cost
+
+    return exchange
+
+
+def _produce_wide(bench: Bench, partitions: int) -> Callable[[Watch], Cost]:
+    """One request of a batch for each of several partitions."""
+    protocol, transport = bench.connect()
+    batch = record_batch([bytes(VALUE_BYTES)], 1_700_000_000_000)
+    frame = produce_request(WIDE_TOPIC, [(index, batch) for index in range(partitions)])
+
+    def exchange(watch: Watch) -> Cost:
+        cost = bench.exchange([(protocol, frame)], watch)
+        check_produced(memoryview(_answer(transport))[4:], WIDE_TOPIC)
         return cost
 
     return exchange

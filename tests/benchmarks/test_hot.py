@@ -14,7 +14,9 @@ def test_the_node_answers_by_hand_and_its_calls_are_counted(tmp_path: Path, monk
     monkeypatch.setattr(free_space, "LOOK_SECONDS", 1000)  # a slow machine would look more often
     with asyncio.Runner(loop_factory=Loop) as runner:
         figures = runner.run(measure(tmp_path / "data", 6))
-    one, eight, spread, both, fetch, keyed, eight_keyed, in_transaction, keyed_in_transaction = figures.values()
+    one, eight, spread, both, fetch, keyed, eight_keyed, in_transaction, keyed_in_transaction, ten, hundred = (
+        figures.values()
+    )
     assert 0 < eight.loop_python_calls < spread.loop_python_calls < one.loop_python_calls < both.loop_python_calls
     assert 0 < eight.commit_python_calls < one.commit_python_calls == both.commit_python_calls
     assert 0 < fetch.loop_python_calls < both.loop_python_calls
@@ -23,6 +25,9 @@ def test_the_node_answers_by_hand_and_its_calls_are_counted(tmp_path: Path, monk
     assert eight_keyed.loop_python_calls - eight.loop_python_calls < 15
     assert in_transaction.loop_python_calls - one.loop_python_calls < 45  # the producer, and its open transaction
     assert keyed_in_transaction.loop_python_calls - keyed.loop_python_calls < 45
+    assert both.loop_python_calls - one.loop_python_calls < 72  # a Fetch that parks, wakes up and is answered
+    assert hundred.loop_python_calls < ten.loop_python_calls < one.loop_python_calls
+    assert hundred.loop_c_calls < ten.loop_c_calls < one.loop_c_calls
     assert all(each.loop_us > 0 for each in figures.values())
     assert all(each.commit_us > 0 for each in (one, eight, both))
 
