@@ -84,6 +84,8 @@ async def producer(
     from aiokafka import AIOKafkaProducer
     from aiokafka.errors import KafkaError
 
+    from pqbroker.cli.records.paced_consumer import PacedCall
+
     _name_errors()
     client = AIOKafkaProducer(
         bootstrap_servers=broker,
@@ -96,6 +98,7 @@ async def producer(
         max_request_size=REQUEST_BYTES_MAX,
         **client_options(),
     )
+    client.client.force_metadata_update = PacedCall(client.client.force_metadata_update)
     try:
         try:
             await _started(client, broker)
