@@ -230,7 +230,6 @@ class CellOwner:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._counters = OpeningCounters()
-        self._has_opened = False
         self.failed: asyncio.Future[CellLost] = self._loop.create_future()
         self.retentions = 0
         """Looks for what is past its retention that have ended."""
@@ -242,19 +241,11 @@ class CellOwner:
         return not self.current.cell.lost.done()
 
     async def open(self) -> OpenCell:
-        self.current = await self._open()
-        self._has_opened = True
+        self.current = await self._open(_leave_none)
         return self.current
 
-    async def _open(self) -> OpenCell:
-        return await open_cell(
-            self._engine, self._settings, self._clock, self._defect, self._counters, self._leave_others
-        )
-
-    async def _leave_others(self) -> None:
-        """Close the other cells of the opening before this one, if there is one."""
-        if self._has_opened:
-            await self.current.others.close()
+    async def _open(self, leave: Callable[[], Awaitable[None]]) -> OpenCell:
+        return await open_cell(self._engine, self._settings, self._clock, self._defect, self._counters, leave)
 
     def _defect(self, error: BaseException) -> None:
         """A cell beside the system cell is not watched any more."""
@@ -378,7 +369,7 @@ class CellOwner:
         while True:
             await asyncio.sleep(back_off_s)
             try:
-                opened = await self._open()
+                opened = await self._open(self.current.others.close)
             except (EngineError, CommitRefused, ShardLost) as error:
                 log.error("the cell cannot be opened again yet: %s", error)
                 if self._loop.time() > deadline:
