@@ -293,20 +293,22 @@ EXPECTED = [*range(-1000, 0), *range(3000)]
 ADAPTIVE = "spark.sql.adaptive.enabled"
 
 
-@pytest.mark.parametrize("again", ["smaller tasks", "a shuffle", "other cores"])
-def test_a_micro_batch_that_comes_again_is_written_once_whatever_the_split(copying: Copying, again: str) -> None:
-    """Smaller tasks, other ones behind a shuffle, which adaptive plans put together, or a Spark of other cores."""
+def test_a_micro_batch_that_comes_again_is_written_once_whatever_the_split(copying: Copying) -> None:
+    """Smaller tasks, other ones behind a shuffle, which adaptive plans put together, a Spark of other cores. Another
+    micro-batch behind one that came again is new."""
     copying.run()
     assert copying.numbers() == EXPECTED
     one_tablet = [row["n"] for tablet in range(2) for row in copying.copy.rows(tablet) if row["n"] >= 0]
     assert one_tablet == list(range(3000)), "rows of a task keep their order"
-    if again == "smaller tasks":
-        copying.run(rowsPerPartition="700")
-    elif again == "a shuffle":
-        copying.run(lambda rows: rows.repartition(3, "text"))
-    else:
-        copying.run_in_another_spark("local[5]")
-    assert copying.numbers() == EXPECTED
+    copying.run(rowsPerPartition="700")
+    assert copying.numbers() == EXPECTED, "smaller tasks"
+    copying.run(lambda rows: rows.repartition(3, "text"))
+    assert copying.numbers() == EXPECTED, "a shuffle"
+    copying.run_in_another_spark("local[5]")
+    assert copying.numbers() == EXPECTED, "other cores"
+    copying.table.insert([{"n": 1_000_000}], tablet_index=0)
+    copying.run()
+    assert copying.numbers() == [*EXPECTED, 1_000_000]
 
 
 @pytest.mark.usefixtures("without_adaptive_plans")
@@ -329,13 +331,6 @@ def test_a_micro_batch_of_the_kafka_source_that_comes_again_with_min_partitions_
         rows = topics.stream(topic, minPartitions=min_partitions)
         copying.write(rows.selectExpr("CAST(CAST(value AS STRING) AS BIGINT) AS n", "'short' AS text"))
         assert copying.numbers() == [*range(1000)]
-
-
-def test_a_micro_batch_behind_one_that_came_again_is_new(copying: Copying) -> None:
-    copying.run()
-    copying.table.insert([{"n": 1_000_000}], tablet_index=0)
-    copying.run()
-    assert copying.numbers() == [*EXPECTED, 1_000_000]
 
 
 def test_a_micro_batch_that_fails_leaves_nothing_and_is_written_by_the_mended_query(copying: Copying) -> None:
