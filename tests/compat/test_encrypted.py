@@ -13,7 +13,7 @@ from tests.support.authority import PASSWORD
 from tests.support.drivers.driver import Message
 from tests.support.drivers.franz_go_driver import FranzGoDriver
 from tests.support.drivers.security import Security
-from tests.support.kafka.jars import QUICK_START, classpath, java
+from tests.support.java.tools import Tools
 from tests.support.waiting import wait_until
 
 WAYS = ("SSL", "mutual")
@@ -37,6 +37,13 @@ def clients(encrypted: Broker, way: str) -> Iterator[Clients]:
     security = Security("SSL", ca=str(encrypted.tls.ca), certificate=certificate)
     with ExitStack() as stack:
         yield stack.enter_context(Clients(encrypted.kafka, security))
+
+
+@pytest.fixture(scope="module")
+def tools(encrypted: Broker) -> Iterator[Tools]:
+    """Kafka's tools, in one Java process."""
+    with Tools(encrypted.kafka) as one:
+        yield one
 
 
 @pytest.mark.parametrize("name", CLIENTS)
@@ -84,25 +91,19 @@ def test_franz_go_reads(encrypted: Broker, way: str) -> None:
 @pytest.mark.parametrize(
     "tool",
     [
-        ("kafka.admin.ConfigCommand", "--describe", "--entity-type", "brokers", "--entity-name", "1"),
-        ("org.apache.kafka.tools.TopicCommand", "--list"),
-        ("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--list"),
-        ("org.apache.kafka.tools.BrokerApiVersionsCommand",),
+        ("kafka-configs", "--describe", "--entity-type", "brokers", "--entity-name", "1"),
+        ("kafka-topics", "--list"), ("kafka-consumer-groups", "--list"), ("kafka-broker-api-versions",),
     ],
-    ids=lambda tool: tool[0].rpartition(".")[2],
-)
-def test_javas_tools_take_the_client_properties(tool: tuple[str, ...], encrypted: Broker) -> None:
+    ids=lambda tool: tool[0],
+)  # fmt: skip
+def test_javas_tools_take_the_client_properties(tool: tuple[str, ...], encrypted: Broker, tools: Tools) -> None:
     program, *words = tool
-    done = subprocess.run(
-        [java(), *QUICK_START, "-cp", classpath(), program, "--bootstrap-server", encrypted.kafka,
-         "--command-config", str(encrypted.tls.properties), *words],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "ERROR" not in done.stdout
+    said = tools.run(program, ["--command-config", str(encrypted.tls.properties), *words])
+    assert said.status == 0, said.out + said.err
+    assert "ERROR" not in said.out
 
 
-def test_javas_tools_take_key_stores_in_pkcs12(encrypted: Broker, tmp_path: Path) -> None:
+def test_javas_tools_take_key_stores_in_pkcs12(encrypted: Broker, tools: Tools, tmp_path: Path) -> None:
     stores = tmp_path / "client.properties"
     own, trusted = tmp_path / "client.p12", tmp_path / "trust.p12"
     _convert(encrypted, own, trusted)
@@ -111,12 +112,8 @@ def test_javas_tools_take_key_stores_in_pkcs12(encrypted: Broker, tmp_path: Path
         f"ssl.keystore.password={PASSWORD}\nssl.truststore.type=PKCS12\nssl.truststore.location={trusted}\n"
         f"ssl.truststore.password={PASSWORD}\n"
     )
-    done = subprocess.run(
-        [java(), *QUICK_START, "-cp", classpath(), "org.apache.kafka.tools.TopicCommand", "--bootstrap-server",
-         encrypted.kafka, "--command-config", str(stores), "--list"],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    said = tools.run("kafka-topics", ["--command-config", str(stores), "--list"])
+    assert said.status == 0, said.out + said.err
 
 
 def _convert(encrypted: Broker, own: Path, trusted: Path) -> None:
