@@ -74,10 +74,12 @@ def test_random_bytes_are_a_header_or_a_protocol_error(frame: bytes) -> None:
     assert position <= len(frame)
 
 
-@pytest.mark.parametrize(("declared", "version"), REQUESTS, ids=[f"{c.__name__}-v{v}" for c, v in REQUESTS])
-def test_kio_takes_the_same_header_version(declared: type, version: int) -> None:
-    oracle = kio_class(declared, version)
-    if oracle is None:
-        pytest.skip("kio has no versions below those of Kafka 4")
-    expected = 2 if version in message(declared).flexible else 1
-    assert oracle.__header_schema__.__version__ == expected
+def test_kio_takes_the_same_header_version() -> None:
+    compared = 0
+    for declared, version in REQUESTS:
+        oracle = kio_class(declared, version)
+        if oracle is not None:  # kio has no versions below those of Kafka 4
+            compared += 1
+            expected = 2 if version in message(declared).flexible else 1
+            assert oracle.__header_schema__.__version__ == expected, (declared, version)
+    assert compared > len(REQUESTS) // 4
