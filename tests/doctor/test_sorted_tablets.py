@@ -346,7 +346,8 @@ def test_a_log_that_rots_under_a_broker_comes_into_no_chunk(tmp_path: Path) -> N
         assert rotten, [*data.rglob("*")]
         for path, at in rotten:
             flip(path, at + 5)
-        calls.ask("PATCH", PATH, {"attributes": {"dynamic_store_auto_flush_period": 1000}})
+        due = {"dynamic_store_auto_flush_period": 1000, "dynamic_store_flush_period_splay": 0}
+        calls.ask("PATCH", PATH, {"attributes": due})
         calls.ask("POST", f"{PATH}/remount", {})
         failed = None
         while failed is None:
