@@ -10,15 +10,15 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.declare import stored_names
+from pqbroker.conf.declare import ConfigError, stored_names
 from pqbroker.conf.defaults import check_changed, topic_config
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.reading.cache import NodeMemory
 from pqbroker.pq.serving.offsets import GroupOffsets, UnreadSince
-from pqbroker.pq.serving.partition_limit import PartitionCount
+from pqbroker.pq.serving.partition_limit import PartitionCount, TooManyPartitions
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.tablet import NodeShare
 from pqbroker.pq.serving.timestamps import NodeTimestamps
@@ -33,7 +33,7 @@ from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.scheme import Scheme, SchemeError
 from pqbroker.storage.tablets.scheme_objects import TOPIC
 from pqbroker.storage.tablets.scheme_state import Resharded, TableRecord, TopicRecord
-from pqbroker.storage.tablets.scheme_topics import TopicChanges
+from pqbroker.storage.tablets.scheme_topics import TopicChanges, WantedTopic
 from pqbroker.storage.uninterrupted import uninterrupted
 
 _STARTS_AT_ONCE = 64
@@ -54,6 +54,15 @@ class TopicIsFeed(SchemeError):
             f"topic {topic!r} is the change feed of {table}: set the table's attribute `changes` to null and remount"
             " the table first"
         )
+
+
+class NewTopic(NamedTuple):
+    """A topic, or a table, to create."""
+
+    name: str
+    partitions: int
+    config: Mapping[str, str]
+    table: TableRecord | None = None
 
 
 class Topics:
@@ -197,7 +206,15 @@ class Topics:
         Raises TopicExists, PartitionsRefused, TooManyPartitions, ConfigError.
         """
         records = self._records if cells is None else TopicChanges(self._scheme, self._clock, lambda *_: cells)
-        return await uninterrupted(self._create(name, partitions, config, table, records))
+        (made,) = await uninterrupted(self._create([NewTopic(name, partitions, config, table)], records))
+        if isinstance(made, Exception):
+            raise made
+        return made
+
+    async def create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | Exception]:
+        """Create topics of different names in one change of the scheme; return by topic what is served, or why nothing
+        is: what `create` raises. CommitRefused and ShardLost are of all."""
+        return await uninterrupted(self._create(wanted, self._records))
 
     async def grow(self, name: str, count: int) -> Topic:
         """Add partitions: the last tablet's room first, then new tablets. Raises TopicUnknown, TopicIsFeed…"""
@@ -230,25 +247,48 @@ class Topics:
         """Delete a topic: gone when this returns, its space comes back later. Raises TopicUnknown, TopicIsFeed."""
         await uninterrupted(self._delete(name))
 
-    async def _create(
-        self, name: str, partitions: int, config: Mapping[str, str], table: TableRecord | None, records: TopicChanges
-    ) -> Topic:
-        parsed, stored = topic_config(config, self._settings), stored_names(TopicConfig, config)
+    async def _create(self, wanted: Sequence[NewTopic], records: TopicChanges) -> list[Topic | Exception]:
+        parsed = [self._parsed(each) for each in wanted]
         async with self.changes:
-            await self._complete(name)
-            if name not in self._scheme.topics:
-                self.check_room(partitions)
-            topic = await records.create(
-                name, partitions, stored, parsed.pq_partitions_per_tablet, table
-            )
+            asked = await self._admitted(parsed)
+            made = iter(await records.create_each([each for each in asked if not isinstance(each, Exception)]))
+            found = [each if isinstance(each, Exception) else next(made) for each in asked]
+            created = [each for each in found if isinstance(each, TopicRecord)]
+            partitions = sum(each.partitions for each in created)
             self._count.known += partitions
             try:
-                await self._tablets.create([topic])
+                await self._tablets.create(created)
             except CommitRefused:
-                await self._records.delete(name)
+                await self._records.delete_each([each.name for each in created])
                 self._count.known -= partitions
                 raise
-            return await self._serve(topic)
+            return [each if isinstance(each, Exception) else await self._serve(each) for each in found]
+
+    def _parsed(self, wanted: NewTopic) -> WantedTopic | Exception:
+        try:
+            per_tablet = topic_config(wanted.config, self._settings).pq_partitions_per_tablet
+        except ConfigError as refusal:
+            return refusal
+        stored = stored_names(TopicConfig, wanted.config)
+        return WantedTopic(wanted.name, wanted.partitions, stored, per_tablet, wanted.table)
+
+    async def _admitted(self, asked: Sequence[WantedTopic | Exception]) -> list[WantedTopic | Exception]:
+        """Return those for whose partitions there is room, and what refuses the others."""
+        admitted: list[WantedTopic | Exception] = []
+        added = 0
+        for each in asked:
+            admitted.append(each)
+            if isinstance(each, Exception):
+                continue
+            await self._complete(each.name)
+            if each.name not in self._scheme.topics:
+                try:
+                    self.check_room(added + each.partitions)
+                except TooManyPartitions as refusal:
+                    admitted[-1] = refusal
+                else:
+                    added += each.partitions
+        return admitted
 
     async def _grow(self, name: str, count: int) -> Topic:
         async with self.changes:

@@ -105,6 +105,10 @@ class RowChanges:
         self._schemas[name] = RowSetSchema(self._schema(name).key, tuple(columns))
         self.operations.append([Operation.ALTER, name, list(columns)])
 
+    def columns(self, name: str) -> tuple[str, ...]:
+        """Return the value columns that a row set has with these changes."""
+        return self._schema(name).columns
+
     def drop_row_set(self, name: str) -> None:
         self._schema(name)
         del self._schemas[name]

@@ -245,7 +245,7 @@ def put_topic(changes: RowChanges, topic: TopicRecord, id_before: bytes = b"") -
         row[TABLE_COLUMN] = topic.table.fields()
     if topic.cells:
         row[CELLS_COLUMN] = topic.cells
-    columns = changes.row_sets[TOPICS].schema.columns
+    columns = changes.columns(TOPICS)
     joining = tuple(column for column in row if column not in columns)
     if joining:
         changes.alter_row_set(TOPICS, (*columns, *joining))

@@ -6,10 +6,14 @@ One commit each; a tombstone keeps the tablets' ids until the cell has dropped t
 names.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
+from typing import NamedTuple
 
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE
+from pqbroker.storage.bundles.placement import NoHealthyCell
 from pqbroker.storage.ids import SYSTEM_CELL, CellId, new_uuid
 from pqbroker.storage.tablets.row_sets import RowChanges
 from pqbroker.storage.tablets.scheme import Scheme, SchemeError
@@ -53,6 +57,16 @@ class PartitionsRefused(SchemeError):
     """More partitions, or tablets for them, than a topic may have; or fewer than one (spec A.15)."""
 
 
+class WantedTopic(NamedTuple):
+    """A topic to create."""
+
+    name: str
+    partitions: int
+    config: Mapping[str, str]
+    partitions_per_tablet: int
+    table: TableRecord | None = None
+
+
 class TopicChanges:
     """Each is durable when its call returns. They raise as `Scheme.change`, besides what is said."""
 
@@ -74,19 +88,57 @@ class TopicChanges:
     ) -> TopicRecord:
         """Raises TopicExists, PartitionsRefused, and what `choose_cells` raises."""
 
-        def plan(changes: RowChanges) -> TopicRecord:
-            check_free(changes, name)
-            count = tablet_count(partitions, partitions_per_tablet)
-            cells = stored_cells(self._choose_cells(bundle_of(config), count))
-            tablets = self._scheme.new_tablets(changes, count)
-            topic = TopicRecord(
-                name, new_uuid(), partitions, partitions_per_tablet, tablets, dict(config), self._clock(), table, cells
-            )
-            changes.put(NAMES, (name,), {"kind": TOPIC, "id": topic.topic_id})
-            put_topic(changes, topic)
-            return topic
+        (made,) = await self.create_each([WantedTopic(name, partitions, config, partitions_per_tablet, table)])
+        if isinstance(made, Exception):
+            raise made
+        return made
 
-        return await self._scheme.change(plan)
+    async def create_each(self, wanted: Sequence[WantedTopic]) -> list[TopicRecord | Exception]:
+        """Create topics of different names in one change; return by topic its record, or why it has none: TopicExists,
+        PartitionsRefused, NoHealthyCell."""
+        return await self._scheme.change(lambda changes: self._plan_creations(changes, wanted))
+
+    def _plan_creations(self, changes: RowChanges, wanted: Sequence[WantedTopic]) -> list[TopicRecord | Exception]:
+        counts: dict[str, int] = {}
+        found: dict[str, TopicRecord | Exception] = {}
+        for each in wanted:
+            try:
+                check_free(changes, each.name)
+                counts[each.name] = tablet_count(each.partitions, each.partitions_per_tablet)
+            except SchemeError as refusal:
+                found[each.name] = refusal
+        homes = self._homes([(bundle_of(each.config), counts.get(each.name, 0)) for each in wanted])
+        placed = []
+        for each in wanted:
+            home = homes[bundle_of(each.config)]
+            if isinstance(home, NoHealthyCell):
+                found.setdefault(each.name, home)
+            elif each.name in counts:
+                placed.append((each, stored_cells(tuple(islice(home, counts[each.name])))))
+        tablets = iter(self._scheme.new_tablets(changes, sum(counts[each.name] for each, _ in placed)))
+        for each, cells in placed:
+            topic = TopicRecord(
+                each.name, new_uuid(), each.partitions, each.partitions_per_tablet,
+                tuple(islice(tablets, counts[each.name])), dict(each.config), self._clock(), each.table, cells,
+            )  # fmt: skip
+            changes.put(NAMES, (each.name,), {"kind": TOPIC, "id": topic.topic_id})
+            put_topic(changes, topic)
+            found[each.name] = topic
+        return [found[each.name] for each in wanted]
+
+    def _homes(self, wanted: Sequence[tuple[str, int]]) -> Mapping[str, Iterator[CellId] | NoHealthyCell]:
+        """Choose the cells of new tablets, by bundle; `wanted`: a bundle and a number for each topic. All tablets of a
+        bundle are placed together, so that they are spread over its cells."""
+        totals = Counter[str]()
+        for bundle, count in wanted:
+            totals[bundle] += count
+        homes: dict[str, Iterator[CellId] | NoHealthyCell] = {}
+        for bundle, total in totals.items():
+            try:
+                homes[bundle] = iter(self._choose_cells(bundle, total))
+            except NoHealthyCell as refusal:
+                homes[bundle] = refusal
+        return homes
 
     async def grow(self, name: str, count: int) -> TopicRecord:
         """Raise the number of partitions to `count`. Raises TopicUnknown, PartitionsNotGrown, PartitionsRefused, and
@@ -143,13 +195,19 @@ class TopicChanges:
 
     async def delete(self, name: str) -> TopicRecord:
         """Free the name, leave a tombstone. Raises TopicUnknown."""
+        (deleted,) = await self.delete_each([name])
+        return deleted
 
-        def plan(changes: RowChanges) -> TopicRecord:
-            topic = self._known(name)
-            changes.delete(NAMES, (name,))
-            changes.delete(TOPICS, (topic.topic_id,))
-            put_tombstone(changes, Tombstone(name, topic.topic_id, topic.tablets))
-            return topic
+    async def delete_each(self, names: Sequence[str]) -> list[TopicRecord]:
+        """Delete topics in one change, as `delete` does one."""
+
+        def plan(changes: RowChanges) -> list[TopicRecord]:
+            topics = [self._known(name) for name in names]
+            for topic in topics:
+                changes.delete(NAMES, (topic.name,))
+                changes.delete(TOPICS, (topic.topic_id,))
+                put_tombstone(changes, Tombstone(topic.name, topic.topic_id, topic.tablets))
+            return topics
 
         return await self._scheme.change(plan)
 

@@ -1,6 +1,7 @@
 """CreateTopics (key 19), versions 2 to 7.
 
-Behaviour: each topic stands for itself; its answer comes when the scheme's commit is durable and its tablets serve.
+Behaviour: each topic stands for itself; its answer comes when the scheme's commit is durable and its tablets serve. All
+topics of a request are one commit, hundreds of them a few.
 Counts and replication factors of -1 are the broker's defaults; validate_only checks the same and creates nothing.
 From version 5 the answer lists every config with its source, if the caller may see them, from version 7 the topic's
 id. A name given twice is INVALID_REQUEST. As in Kafka the name is judged before everything else that is asked, so that
@@ -9,7 +10,7 @@ Left out: replicas. The factor is 1 or -1; an assignment may name this broker on
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, is_allowed
@@ -22,7 +23,15 @@ from pqbroker.broker.services.configs.operations import check_count
 from pqbroker.broker.services.configs.texts import topic_texts
 from pqbroker.broker.services.topics.finding import check_creation
 from pqbroker.broker.services.topics.partitions import NO_TOPIC_ID
-from pqbroker.broker.services.topics.topics import USE_DEFAULT, check_new_name, check_new_topic, create_topic
+from pqbroker.broker.services.topics.topics import (
+    USE_DEFAULT,
+    check_new_name,
+    check_new_topic,
+    collision,
+    create_topics,
+)
+from pqbroker.pq.serving.topic import unified
+from pqbroker.pq.serving.topics import NewTopic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.create_topics import (
     CreatableTopic,
@@ -39,56 +48,70 @@ CREATION_THROTTLED_FROM_VERSION = 6
 async def serve(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
     counts = Counter(topic.name for topic in request.topics)
     topics = {topic.name: topic for topic in request.topics}
-    results: list[Callable[[], CreatableTopicResult]] = []
+    wanted: dict[str, NewTopic] = {}
+    results: dict[str, Callable[[], CreatableTopicResult]] = {}
+    unified_names: dict[str, str] = {}
     for name, count in counts.items():
         await context.breathe()
         try:
             if count > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} is named {count} times")
-            results.append(await _create(context, topics[name], validate_only=request.validate_only))
+            topic = _checked(context, topics[name], is_validated=request.validate_only)
+            if (other := unified_names.setdefault(unified(name), name)) != name:
+                raise collision(name, other)
+            wanted[name] = topic
         except REFUSED as error:
-            code, message = translate(error)
-            results.append(partial(_refused, name, code, message))
+            results[name] = partial(_refused, name, *translate(error))
+    made = await _made(context, list(wanted.values()), is_validated=request.validate_only)
+    for topic, found in zip(wanted.values(), made, strict=True):
+        if isinstance(found, Exception):
+            results[topic.name] = partial(_refused, topic.name, *translate(found))
+        else:
+            results[topic.name] = partial(_result, context, topic, found)
+    answers = [results[name] for name in counts]
     pause_ms = mutation_pause_ms(context)
-    return CreateTopicsResponse(throttle_time_ms=pause_ms, topics=each(results, lambda result: result()))
+    return CreateTopicsResponse(throttle_time_ms=pause_ms, topics=each(answers, lambda result: result()))
 
 
 def refuse(context: Context, request: CreateTopicsRequest, code: ErrorCode, message: str) -> CreateTopicsResponse:
     return CreateTopicsResponse(topics=each(request.topics, lambda topic: _refused(topic.name, code, message)))
 
 
-async def _create(
-    context: Context, topic: CreatableTopic, *, validate_only: bool
-) -> Callable[[], CreatableTopicResult]:
-    """Create a topic; what is returned makes its answer, with all its configs, when that is sent."""
+def _checked(context: Context, topic: CreatableTopic, *, is_validated: bool) -> NewTopic:
+    """Return the topic that is to be created. An exception of `REFUSED`."""
     check_creation(context, topic.name)
     check_new_name(context.node, topic.name)
     config = _config(topic)
-    partitions = _partitions(context, topic)
-    partitions = check_new_topic(context.node, topic.name, partitions, config)
-    topic_id = NO_TOPIC_ID
+    partitions = check_new_topic(context.node, topic.name, _partitions(context, topic), config)
     is_strict = context.version >= CREATION_THROTTLED_FROM_VERSION
-    count_mutations(context, 0 if validate_only else partitions, is_strict=is_strict)
-    if not validate_only:
-        topic_id = (await create_topic(context.node, topic.name, partitions, config)).record.topic_id
-    return partial(_result, context, topic.name, topic_id, partitions, config)
+    count_mutations(context, 0 if is_validated else partitions, is_strict=is_strict)
+    return NewTopic(topic.name, partitions, config)
 
 
-def _result(
-    context: Context, name: str, topic_id: bytes, partitions: int, config: Mapping[str, str]
-) -> CreatableTopicResult:
-    if not is_allowed(context, AclOperation.DESCRIBE_CONFIGS, AclResource(AclKind.TOPIC, name)):
+async def _made(
+    context: Context, wanted: Sequence[NewTopic], *, is_validated: bool
+) -> Sequence[bytes | Exception]:
+    """Create topics; return their ids, or what refuses them."""
+    if is_validated:
+        return [NO_TOPIC_ID] * len(wanted)
+    made = await create_topics(context.node, wanted)
+    return [found if isinstance(found, Exception) else found.record.topic_id for found in made]
+
+
+def _result(context: Context, topic: NewTopic, topic_id: bytes) -> CreatableTopicResult:
+    """Return the answer for a topic, with all its configs; it is made when it is sent."""
+    if not is_allowed(context, AclOperation.DESCRIBE_CONFIGS, AclResource(AclKind.TOPIC, topic.name)):
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return CreatableTopicResult(
-            name=name, topic_id=topic_id, error_message=None, topic_config_error_code=code, configs=[]
+            name=topic.name, topic_id=topic_id, error_message=None, topic_config_error_code=code, configs=[]
         )
     return CreatableTopicResult(
-        name=name,
+        name=topic.name,
         topic_id=topic_id,
         error_message=None,
-        num_partitions=partitions,
+        num_partitions=topic.partitions,
         replication_factor=REPLICATION_FACTOR,
-        configs=_describe(context, config),
+        configs=_describe(context, topic.config),
     )
 
 

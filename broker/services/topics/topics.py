@@ -1,9 +1,10 @@
 """Creating and deleting topics on behalf of a request: names, counts and configs are checked as Kafka checks them."""
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
+from pqbroker.broker.ground.refusals import REFUSED
 from pqbroker.broker.services.commits.in_doubt import IN_DOUBT_CURE
 from pqbroker.broker.services.topics.callers import TopicsNode
 from pqbroker.broker.services.topics.directories import bundle_of
@@ -11,6 +12,7 @@ from pqbroker.broker.services.topics.partitions import unknown_topic
 from pqbroker.broker.services.topics.topic_names import CLUSTER_METADATA, check_topic_name
 from pqbroker.broker.services.topics.topic_schemas import check_schema
 from pqbroker.conf.defaults import check_changed
+from pqbroker.pq.serving.topics import NewTopic
 from pqbroker.pq.serving.transacted_batches import await_transactions
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.ids import CellId
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 USE_DEFAULT = -1
+WEIGHT_AT_ONCE_MAX: Final = 200
+"""Topics that are created by one change of the scheme, which takes a few ms on the loop; one of many partitions or of
+long configs counts as several."""
+PARTITIONS_PER_WEIGHT, CHARS_PER_WEIGHT = 50, 2000
 
 
 def check_new_topic(node: TopicsNode, name: str, partitions: int, config: Mapping[str, str]) -> int:
@@ -49,10 +55,15 @@ def check_new_name(node: TopicsNode, name: str) -> None:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"a sorted table {name} exists, which is no topic")
     other = node.cell.current.topics.colliding(name)
     if other is not None:
-        raise KafkaError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"topic {name} collides with topic {other}: names that differ in '.' and '_' alone are one name in metrics",
-        )
+        raise collision(name, other)
+
+
+def collision(name: str, other: str) -> KafkaError:
+    """Return the refusal of a name that metrics of Kafka's do not tell from another one."""
+    return KafkaError(
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        f"topic {name} collides with topic {other}: names that differ in '.' and '_' alone are one name in metrics",
+    )
 
 
 def check_partition_count(node: TopicsNode, count: int, *, present: int) -> None:
@@ -69,10 +80,43 @@ async def create_topic(
 ) -> "Topic":
     """Create a checked topic, or table; TopicExists when another request was faster. Without a bundle of its own it has
     that of the directory that its name begins with. `cells`: that of each tablet; None: they are placed."""
-    inherited = bundle_of(node.cell.current.scheme, name) if cells is None else None
-    if inherited is not None and "pq.bundle" not in config:
-        config = {**config, "pq.bundle": inherited}
+    if cells is None:
+        config = _inheriting(node, name, config)
     return await node.cell.current.topics.create(name, partitions, config, table, cells)
+
+
+async def create_topics(node: TopicsNode, wanted: Sequence[NewTopic]) -> "list[Topic | Exception]":
+    """Create checked topics of different names, as many as a change of the scheme takes by one change; return by topic
+    what is served, or the exception of `REFUSED` for which nothing is."""
+    found: list[Topic | Exception] = []
+    for some in _changes(wanted):
+        topics = [each._replace(config=_inheriting(node, each.name, each.config)) for each in some]
+        try:
+            found += await node.cell.current.topics.create_each(topics)
+        except REFUSED as refusal:
+            found += [refusal] * len(topics)
+    return found
+
+
+def _changes(wanted: Sequence[NewTopic]) -> Iterator[Sequence[NewTopic]]:
+    """Yield topics that are created together: each step of a change of the scheme takes one turn of the loop."""
+    some: list[NewTopic] = []
+    weight = 0
+    for each in wanted:
+        own = 1 + each.partitions // PARTITIONS_PER_WEIGHT + sum(map(len, each.config.values())) // CHARS_PER_WEIGHT
+        if some and weight + own > WEIGHT_AT_ONCE_MAX:
+            yield some
+            some, weight = [], 0
+        some.append(each)
+        weight += own
+    if some:
+        yield some
+
+
+def _inheriting(node: TopicsNode, name: str, config: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the config with the bundle of the directory that the name begins with, unless it has one of its own."""
+    inherited = bundle_of(node.cell.current.scheme, name)
+    return config if inherited is None or "pq.bundle" in config else {**config, "pq.bundle": inherited}
 
 
 async def find_or_create_topic(node: TopicsNode, name: str) -> "Topic":

@@ -1,20 +1,22 @@
 """The scheme: topics by name and id through creation, growth, deletion, restarts and refusals."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
+from pqbroker.storage.bundles.placement import NoHealthyCell
 from pqbroker.storage.engine import CommitRefused, ShardLost
-from pqbroker.storage.ids import CellId, new_uuid, uuid_text
+from pqbroker.storage.ids import SYSTEM_CELL, CellId, new_uuid, uuid_text
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
 from pqbroker.storage.tablets.scheme import PRODUCER_IDS_PER_BLOCK, Scheme, SchemeError
 from pqbroker.storage.tablets.scheme_layout import FIRST_TABLET_ID
-from pqbroker.storage.tablets.scheme_state import CELLS_FORMAT, FIRST_FORMAT, Resharded, TableRecord
+from pqbroker.storage.tablets.scheme_state import CELLS_FORMAT, FIRST_FORMAT, Resharded, TableRecord, TopicRecord
 from pqbroker.storage.tablets.scheme_topics import (
     PARTITIONS_MAX,
     PARTITIONS_PER_TABLET_MAX,
@@ -23,6 +25,7 @@ from pqbroker.storage.tablets.scheme_topics import (
     TopicChanges,
     TopicExists,
     TopicUnknown,
+    WantedTopic,
     tablet_count,
 )
 from pqbroker.storage.unreadable import StoredUnreadable
@@ -70,6 +73,37 @@ async def test_a_topic_is_there_after_each_step_and_a_restart(engine: MemoryEngi
     await scheme.forget_tombstone(created.topic_id)
     for seen in (scheme, scheme := await _open(engine)):
         assert seen.tombstones == {}
+
+
+async def test_topics_made_together_are_one_change_and_their_tablets_are_placed_together(engine: MemoryEngine) -> None:
+    placed: list[tuple[str, int]] = []
+
+    def choose(bundle: str, count: int) -> Sequence[CellId]:
+        placed.append((bundle, count))
+        if bundle == "closed":
+            raise NoHealthyCell(bundle)
+        return [CellId(number % 2 + 1) if bundle == "b" else SYSTEM_CELL for number in range(count)]
+
+    host = TabletHost(await Cell.open(engine))
+    scheme = await Scheme.open(host)
+    table = TableRecord((), {}, MountedAttributes.collect([{}]), ("mounted",), (0,))
+    commits = host.cell.stats().commits
+    found = await TopicChanges(scheme, lambda: NOW_MS, choose).create_each([
+        WantedTopic("t", 1, {}, 1, table), WantedTopic("u", 3, {"pq.bundle": "b"}, 1),
+        WantedTopic("v", 1, {"pq.bundle": "closed"}, 1), WantedTopic("w", 0, {}, 1),
+        WantedTopic("x", 2, {"pq.bundle": "b"}, 1), WantedTopic("y", 1, {}, 1, replace(table, is_static=True)),
+    ])  # fmt: skip
+    assert host.cell.stats().commits == commits + 1
+    assert placed == [("default", 2), ("b", 5), ("closed", 1)]
+    refused = {number: type(each) for number, each in enumerate(found) if isinstance(each, Exception)}
+    assert refused == {2: NoHealthyCell, 3: PartitionsRefused}
+    made = {each.name: each for each in found if isinstance(each, TopicRecord)}
+    assert [made[name].cells for name in "tuxy"] == [(), (1, 2, 1), (2, 1), ()]
+    tablets = [tablet for topic in made.values() for tablet in topic.tablets]
+    assert sorted(tablets) == list(range(FIRST_TABLET_ID, FIRST_TABLET_ID + 7))
+    assert (await _open(engine)).topics == made
+    with pytest.raises(TopicExists):
+        await _changes(scheme).create("t", 1, {}, 1)
 
 
 async def test_versions_before_tables_read_a_scheme_until_its_first_table(
