@@ -68,6 +68,8 @@ def test_information_schema_is_a_relation_as_others(sql: Sql) -> None:
     )
     assert [row["name"] for row in sql.rows(joined)] == NAMES
     assert sql.rows('SELECT count(*) AS n FROM "information_schema.tables"') == [{"n": 0}]  # the topic of that name
+    for name in ("tables", "columns", "main.tables"):
+        assert refusal(sql, f"SELECT * FROM {name}")[:2] == (404, "UNKNOWN_TOPIC_OR_PARTITION")
 
 
 def test_a_description_has_every_column_that_can_be_named(sql: Sql) -> None:
