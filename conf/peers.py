@@ -20,5 +20,5 @@ NODE_SILENCE_MS = setting(
     "pqbroker.node.silence.ms", Kind.INT, 3_000,
     "Silence of a node of a broker with several after which it counts as dead: it is killed and started again. A node "
     "that hears nothing from the first one as long stops answering.",
-    low=100, high=600_000,
+    low=1_000, high=600_000,
 )  # fmt: skip

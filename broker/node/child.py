@@ -12,7 +12,7 @@ import sys
 
 from pqbroker.broker.ground.open_files import raise_limit
 from pqbroker.broker.node.locations import Locations
-from pqbroker.broker.node.log_lines import begin_log
+from pqbroker.broker.node.log_lines import begin_log, set_log_format
 from pqbroker.broker.node.orders import Orders
 from pqbroker.broker.node.serve import (
     ServeError,
@@ -97,6 +97,7 @@ async def _run(parents: socket.socket, secret: bytes) -> int:
     user.gone.add_done_callback(lambda _: None if stopping.done() else stopping.set_result(None))
     with as_serve_errors(orders.data):
         settings = parse(BrokerSettings, orders.texts)
+        set_log_format(settings.log_format)
         locations = Locations(orders.kafka, orders.http, orders.data)
         start = ServeStart(settings, locations, orders.first_user, orders)
 

@@ -1,11 +1,15 @@
 """Place of a node among the several of its broker; a broker of one node has none."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from pqbroker.broker.ground.listeners import Listener
+from pqbroker.broker.services.cells.cell_place import CellPlace
+from pqbroker.storage.engine import Engine
+from pqbroker.storage.ids import CellId, TabletId
 
 if TYPE_CHECKING:
+    from pqbroker.broker.node.member_link import MemberLink
     from pqbroker.broker.peers.link_rules import LinkTerms
 
 FIRST: Final = 1
@@ -14,15 +18,27 @@ FIRST: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class NodePlace:
-    """The number of a node, from 1, the count of all, its listeners, and the door of the first one."""
+    """The number of a node, from 1, the count of all, its listeners, the engine of its data cells, and the link: the
+    door of the first node, or what leads there."""
 
     number: int
     count: int
     listeners: tuple[Listener, ...]
+    engine: Engine
     door: str
     terms: "LinkTerms"
+    member: "MemberLink | None" = None
+    """None: the node is the first one."""
+    elsewhere: dict[CellId, dict[TabletId, int]] = field(default_factory=dict)
+    """Tablets that other nodes run, as the first node knows them."""
 
     def ids(self, own: int) -> tuple[int, ...]:
         """Return the ids of all nodes; `own`: that of this one."""
         first = own - self.number + FIRST
         return tuple(range(first, first + self.count))
+
+    @property
+    def cells(self) -> CellPlace:
+        """Return the place as the node's cells need it."""
+        mirrored = None if self.member is None else self.member.rows
+        return CellPlace(self.engine, self.number, self.count, self.elsewhere, mirrored)

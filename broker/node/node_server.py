@@ -4,6 +4,7 @@ system cell, and forward what they do not serve themselves.
 
 from dataclasses import replace
 
+from pqbroker.broker.node.member_link import MemberLink
 from pqbroker.broker.node.node_place import FIRST, NodePlace
 from pqbroker.broker.node.orders import Orders
 from pqbroker.broker.node.server import Server
@@ -18,9 +19,12 @@ async def make_node_server(orders: Orders, settings: BrokerSettings) -> Server:
     terms = LinkTerms(
         orders.secret, orders.node, settings.peer_frame_bytes_max, silence_s=settings.node_silence_ms / 1000
     )
-    place = NodePlace(orders.node, orders.nodes, orders.kafka, orders.door, terms)
     own = replace(settings, node_id=settings.node_id + orders.node - FIRST)
-    data = orders.data if orders.node == FIRST else MEMORY
-    kind = kind_of(data)
-    await kind.preview(data, own, check_start)
-    return Server(own, kind.engine(data, own), place, orders.http)
+    kind, member = kind_of(orders.data), None
+    engine = system = kind.engine(orders.data, own)
+    if orders.node == FIRST:
+        await kind.preview(orders.data, own, check_start)
+    else:
+        system, member = kind_of(MEMORY).engine(MEMORY, own), MemberLink(orders, terms, settings)
+    place = NodePlace(orders.node, orders.nodes, orders.kafka, engine, orders.door, terms, member)
+    return Server(own, system, place, orders.http)

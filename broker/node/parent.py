@@ -35,8 +35,9 @@ from pqbroker.storage.engine_kinds import MEMORY
 
 log = logging.getLogger(__name__)
 
-GREETING_S: Final = 120.0
-"""Seconds that a process has until its first word: on a busy machine it starts slowly."""
+STARTING_S: Final = 120.0
+"""Seconds of silence that a process is allowed until it serves: it loads its modules meanwhile, and on a busy machine
+that takes long."""
 LEAVING_S: Final = 5.0
 """Seconds that a process has to end after it has closed its link by itself."""
 KILL_LOOK_S: Final = 10.0
@@ -171,9 +172,8 @@ class NodeProcess:
         if self._history.state is ChildState.STOPPING:
             _signal(process, signal.SIGTERM)
         log.info("node %d is process %d", self.number, process.pid)
-        silence_s = self._settings.node_silence_ms / 1000
-        terms = LinkTerms(secret, silence_s=silence_s, greeting_s=GREETING_S)
-        watch = _Watch(self, process)
+        terms = LinkTerms(secret, silence_s=STARTING_S, greeting_s=STARTING_S)
+        watch = _Watch(self, process, self._settings.node_silence_ms / 1000)
         loop = asyncio.get_running_loop()
         _, link = await loop.create_unix_connection(lambda: PeerLink(terms, watch, is_door=True), sock=ours)
         status = await process.wait()
@@ -221,9 +221,11 @@ class NodeProcess:
 class _Watch:
     """The parent's end of the link to one process."""
 
-    def __init__(self, node: NodeProcess, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, node: NodeProcess, process: asyncio.subprocess.Process, silence_s: float) -> None:
+        """`silence_s`: seconds of silence that are allowed once the process serves."""
         self._node = node
         self._process = process
+        self._silence_s = silence_s
         self._ending: asyncio.Task[None] | None = None
 
     def opened(self, link: PeerLink) -> None:
@@ -234,6 +236,7 @@ class _Watch:
         if method is not PeerMethod.READY:
             raise LinkBroken(f"a note {method.name} came from a node")
         self._node.note_ready(head)
+        link.allow_silence(self._silence_s)
 
     async def answer(self, link: PeerLink, payload: bytes) -> bytes:
         try:

@@ -60,7 +60,7 @@ from pqbroker.broker.node.table_samples import (
 )
 from pqbroker.broker.node.transactional_samples import transactional_samples
 from pqbroker.broker.services.access.rule_access import RuleAccess
-from pqbroker.broker.services.cells.cell_owner import CellLost, CellOwner
+from pqbroker.broker.services.cells.cell_owner import CellLost, CellOwner, OpenCell
 from pqbroker.broker.services.leaders import Leaders
 from pqbroker.broker.services.logins.listener_logins import bearer_listeners
 from pqbroker.broker.services.logins.logins import NO_KEYS, Logins
@@ -76,7 +76,8 @@ from pqbroker.storage.tablets.scheme_quotas import QUOTAS
 if TYPE_CHECKING:
     from pqbroker.broker.ground.tls.handshakes import Handshakes
     from pqbroker.broker.ground.tls.tls_listeners import TlsListeners
-    from pqbroker.broker.node.place_links import FirstPlace, MemberPlace
+    from pqbroker.broker.kafka.net.forwarding import Forwarder
+    from pqbroker.broker.node.first_place import FirstPlace
     from pqbroker.broker.services.logins.web_keys import ListenerKeys
 
 log = logging.getLogger(__name__)
@@ -153,6 +154,7 @@ class Server:
         self._http_close: Callable[[], Awaitable[None]] | None = None
         self._place = kafka if isinstance(kafka, NodePlace) else None
         """None: the broker has one node."""
+        self._member = None if self._place is None else self._place.member
         self.listeners = _listeners_of(kafka)
         self._http = Listener(HTTP_NAME, http) if isinstance(http, Address) else http
         self._tls = self._encrypted()
@@ -197,13 +199,18 @@ class Server:
         self.listeners = tuple(listener for listener, _ in bound)
         logging.getLogger(PACKAGE).addHandler(self._log_tail)
         try:
-            self._cell = CellOwner(self._engine, self._settings, self._clock)
+            if self._member is not None:
+                self._member.start()
+            cells = None if self._place is None else self._place.cells
+            self._cell = CellOwner(self._engine, self._settings, self._clock, cells)
             self._audit = AuditLog(self._settings) if self._settings.audit_file else None
             self._deciding = self.access or access_of(self._settings, lambda: self.node.settings)
             await self._cell.open()
             await self._begin_logins(first_user)
         except BaseException:
             close_all(bound)
+            if self._member is not None:
+                await self._member.stop()
             self._end_audit()
             logging.getLogger(PACKAGE).removeHandler(self._log_tail)
             raise
@@ -214,23 +221,29 @@ class Server:
             self._tls.begin(loop, lambda: self.node.settings, self._audit)
         self._follow_scheme()
         self._dispatcher = Dispatcher(self.node, APIS)
-        self._links = None if self._place is None else await self._begin_links(self._place)
+        self._forwarder, self._first = self._make_forwarder(), await self._open_door()
         before_login = await self._receiving_before_login()
         for listener, sockets in bound:
             served = replace(listener, advertised=advertised.get(listener.name))
             connect = self._under(listener, self._connecting(served, receiving, before_login))
             self._servers += [await loop.create_server(connect, sock=listening) for listening in sockets]
+        self._begin_periodic(loop)
+        if self._http is not None:
+            await self._start_http(self._http)
+
+    def _begin_periodic(self, loop: asyncio.AbstractEventLoop) -> None:
         looks = [self._sample_loop_lag(), self._close_idle(), self._cut_stalled()]
         if self._tls is not None:
             looks.append(self._tls.watch())
+        if self._member is not None:
+            member = self._member
+            looks += [member.watch(), member.follow(self._serving), member.keep_telling(self._serving)]
         works = (self.node.feeding.run(self.node), self.node.cleaner.run(self.node), self.node.health.run(self.node))
         periodic = (self._retain(), self._trim_queues(), self._renew(), self._take_series(), *works, *looks)
         for work in (self._cell.watch(self._opened), *periodic):
             task = loop.create_task(work)
             task.add_done_callback(self._ended)
             self._tasks.append(task)
-        if self._http is not None:
-            await self._start_http(self._http)
 
     async def stop(self) -> None:
         """Drain: take no connection more, answer what is in work within the time allowed, close the cell."""
@@ -242,8 +255,10 @@ class Server:
             self._tls.close()
         self._cell.current.coordinators.close()
         await self.node.connections.drain(self._settings.drain_timeout_ms / 1000)
-        if self._links is not None:
-            await self._links.stop()
+        if self._first is not None:
+            await self._first.stop()
+        if self._member is not None:
+            await self._member.stop()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -289,19 +304,29 @@ class Server:
         self, listener: Listener, receiving: Receiving, before_login: Receiving | None
     ) -> Callable[[], Connection]:
         """Return what makes the connections of a listener."""
-        node, dispatcher = self.node, self._dispatcher if self._links is None else self._links.entrance
+        node, dispatcher = self.node, self._forwarder or self._dispatcher
         if not listener.has_login or before_login is None:
             return partial(Connection, node, dispatcher, receiving, node.connections, listener)
         entrance = LoginEntrance(dispatcher, receiving)
         return partial(Connection, node, entrance, before_login, node.connections, listener)
 
-    async def _begin_links(self, place: NodePlace) -> "FirstPlace | MemberPlace":
-        """Begin what the node does over the peer link."""
-        from pqbroker.broker.node.place_links import take_place
+    async def _open_door(self) -> "FirstPlace | None":
+        """Open the door of the first of several nodes."""
+        if self._place is None or self._member is not None:
+            return None
+        from pqbroker.broker.node.first_place import FirstPlace
 
-        links = take_place(place, self.node, self._dispatcher)
-        await links.start()
-        return links
+        first = FirstPlace(self._place, self.node, self._dispatcher)
+        await first.start()
+        return first
+
+    def _make_forwarder(self) -> "Forwarder | None":
+        """Return what forwards the requests that this node does not serve; None: it serves them all."""
+        if self._member is None:
+            return None
+        from pqbroker.broker.kafka.net.forwarding import Forwarder
+
+        return Forwarder(self._dispatcher, self._member)
 
     def _end_audit(self) -> None:
         if self._audit is not None:
@@ -354,7 +379,7 @@ class Server:
             sessions=FetchSessions(settings.fetch_sessions_max, settings.fetch_session_partitions_max, self._clock),
             producer_ids=ProducerIds(lambda: allocate(self._cell.current.scheme)),
             cluster_id=self._cell.current.scheme.cluster_id,
-            leaders=Leaders(settings.node_id, () if self._place is None else self._place.ids(settings.node_id)),
+            leaders=self._leaders(),
             turns=Turns(loop),
             answers=AnswerBudget(settings.unsent_bytes_max, loop.time),
             connections=connections,
@@ -377,6 +402,10 @@ class Server:
             api_needs=API_NEEDS,
             api_ranges=tuple(api.advertised for api in APIS),
         )
+
+    def _leaders(self) -> Leaders:
+        own, place = self._settings.node_id, self._place
+        return Leaders(own) if place is None else Leaders(own, place.ids(own), place.elsewhere)
 
     @property
     def handshakes(self) -> "Handshakes | None":
@@ -410,6 +439,8 @@ class Server:
         """The cell was lost, and is open again."""
         self.node.metrics.cell_openings += 1
         self._follow_scheme()
+        if self._first is not None:
+            self._first.begin_again()
 
     def _follow_scheme(self) -> None:
         """Have access rules and quotas be those of the scheme that is open now."""
@@ -432,6 +463,9 @@ class Server:
         if error is not None and not self.failed.done():
             log.critical("periodic work failed; this is a defect", exc_info=error)
             self.failed.set_result(CellLost("periodic work failed; the log says how"))
+
+    def _serving(self) -> OpenCell:
+        return self._cell.current
 
     async def _retain(self) -> None:
         while True:

@@ -33,7 +33,6 @@ GREETING_BYTES_MAX: Final = 256
 """Largest frame before the link is open."""
 REQUESTS_MAX: Final = 1000
 """Requests of one end that wait for their answers at most."""
-BEATS_PER_SILENCE: Final = 6
 _MAGIC: Final = b"pqb-peer"
 _HELLO: Final = Struct(f">8sHH{NONCE_BYTES}s")
 _CHALLENGE: Final = Struct(f">H{NONCE_BYTES}s32s")
@@ -72,6 +71,8 @@ class LinkTerms:
     frame_bytes_max: int = 1 << 27
     silence_s: float = 3.0
     greeting_s: float = 10.0
+    beat_s: float = 0.5
+    """Seconds between heartbeats, and between looks for a silence: a fraction of the other end's `silence_s`."""
 
 
 class LinkRules:
@@ -90,6 +91,8 @@ class LinkRules:
         self._asked = 0
         self._waiting: set[int] = set()
         self._served = 0
+        self.silence_s = terms.silence_s
+        """Seconds of silence that are allowed; may be changed."""
 
     @property
     def is_open(self) -> bool:
@@ -125,7 +128,7 @@ class LinkRules:
     def check_silence(self, now: float) -> None:
         """Raise LinkBroken if no whole frame has come for too long, or the greeting lasts too long."""
         silent_s = now - self._heard_at
-        most_s = self._terms.silence_s if self.is_open else self._terms.greeting_s
+        most_s = self.silence_s if self.is_open else self._terms.greeting_s
         if silent_s > most_s:
             what = "nothing came" if self.is_open else "the greeting did not end"
             raise LinkBroken(f"{what} for {silent_s:.1f} s; {most_s:g} s are allowed")

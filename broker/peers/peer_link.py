@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from pqbroker.broker.peers.link_rules import (
-    BEATS_PER_SILENCE,
     NONCE_BYTES,
     REQUESTS_MAX,
     LinkBusy,
@@ -108,6 +107,10 @@ class PeerLink(asyncio.Protocol):
         self._end(why)
         self._transport.abort()
 
+    def allow_silence(self, silence_s: float) -> None:
+        """Have another silence break the link from now on."""
+        self._rules.silence_s = silence_s
+
     def note(self, payload: bytes) -> None:
         """Send something that is not answered; an end that does not take it loses the link."""
         if self.is_open:
@@ -180,9 +183,7 @@ class PeerLink(asyncio.Protocol):
         if self._rules.is_open:
             self._send_or_break(PeerFrame(FrameKind.HEARTBEAT, 0, b""))
         if not self._why:
-            self._beat = self._loop.call_later(
-                min(self._terms.silence_s, self._terms.greeting_s) / BEATS_PER_SILENCE, self._watch
-            )
+            self._beat = self._loop.call_later(self._terms.beat_s, self._watch)
 
     def _send_or_break(self, frame: PeerFrame) -> None:
         if self._unsent() + len(frame.payload) > self._terms.frame_bytes_max:

@@ -19,6 +19,16 @@ class PeerMethod(IntEnum):
     """A node notes to its parent that it serves."""
     KAFKA = 3
     """A request of a Kafka client that another node is to answer."""
+    FOLLOW = 4
+    """A node asks for the scheme and the hive from the numbers on that it has."""
+    PORTION = 5
+    """A note with a portion of a snapshot of the scheme or the hive."""
+    CHANGE = 6
+    """A note with a change of the scheme or the hive."""
+    CONFIRM = 7
+    """A node asks for the numbers of the last changes, and says which tablets it runs."""
+    CELL_READY = 8
+    """A node has opened a new cell, which the hive is to note."""
 
 
 def encode_peer_call(method: PeerMethod, head: Any, body: bytes | memoryview = b"") -> bytes:

@@ -5,21 +5,27 @@ groups.
 """
 
 from collections.abc import Iterable, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.storage.bundles.placement import Elsewhere, home_of
 from pqbroker.storage.ids import CellId
 
 NO_NODE: Final = -1
 """Stands where no node leads."""
+NO_EPOCH: Final = -1
+"""Stands where the leader epoch is unknown."""
 
 
 class Leaders:
     """The nodes of the cluster and what each of them runs, as the node `own` knows it; nodes by their ids."""
 
-    def __init__(self, own: int, nodes: Sequence[int] = ()) -> None:
-        """`nodes`: ids of several nodes, the one with the system cell first."""
+    def __init__(self, own: int, nodes: Sequence[int] = (), elsewhere: Elsewhere = MappingProxyType({})) -> None:
+        """`nodes`: ids of several nodes, the one with the system cell first; `elsewhere`: what others of them run."""
         self.own = own
+        self._elsewhere = elsewhere
         self.nodes = nodes or (own,)
         """All nodes, whether they serve now or are started again."""
 
@@ -32,22 +38,38 @@ class Leaders:
         """Return the port of a node at a listener with this port: its own where the broker has one node."""
         return port if len(self.nodes) == 1 else port + 1 + self.nodes.index(node_id)
 
-    def of_partition(self, partition: PartitionServer) -> int:
-        """The node that a partition is read and written at; NO_NODE while its tablet is unmounted. Its leader epoch is
-        the partition's own."""
-        return NO_NODE if partition.is_unmounted else self.own
+    def of_partition(self, topic: Topic, partition: PartitionServer) -> tuple[int, int]:
+        """Return the node that a partition is read and written at, and its leader epoch; NO_NODE while its tablet is
+        unmounted, or not open at its node."""
+        if partition.is_unmounted:
+            return NO_NODE, partition.leader_epoch
+        cell = self._cell(topic, partition)
+        if cell is None:
+            return self.own, partition.leader_epoch
+        generation = self._elsewhere.get(cell, {}).get(topic.record.tablet_of(partition.index))
+        if generation is None:
+            return NO_NODE, NO_EPOCH
+        return self.of_cell(cell), generation + topic.record.epoch_base
 
-    def replicas(self, partition: PartitionServer) -> list[int]:
+    def replicas(self, topic: Topic, partition: PartitionServer) -> list[int]:
         """The nodes that have a partition's records, the one that leads it first, unmounted or not."""
-        return [self.own]
+        cell = self._cell(topic, partition)
+        return [self.own if cell is None else self.of_cell(cell)]
+
+    def _cell(self, topic: Topic, partition: PartitionServer) -> CellId | None:
+        """Return the cell of a partition that another node runs."""
+        if len(self.nodes) == 1:
+            return None
+        cell = topic.record.cell_of(partition.index // topic.record.partitions_per_tablet)
+        return None if self.of_cell(cell) == self.own else cell
 
     def of_group(self, group_id: str) -> int:
         """The node whose coordinators host a consumer group."""
-        return self.own
+        return self.controller
 
     def of_cell(self, cell: CellId) -> int:
         """The node that runs a cell."""
-        return self.own
+        return self.nodes[home_of(cell, len(self.nodes)) - 1]
 
     def can_have(self, replicas: Iterable[int]) -> bool:
         """Return True if a partition can be assigned to these nodes: a partition has one replica."""

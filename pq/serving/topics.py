@@ -125,6 +125,32 @@ class Topics:
         async for name in _in_turns(list(self._scheme.topics)):
             await self._complete(name)
 
+    async def follow_scheme(self) -> None:
+        """Serve topics as the scheme has them now, which another node has changed. CommitRefused, ShardLost."""
+        async with self.changes:
+            records = self._scheme.topics
+            for topic in list(self._known.everything()):
+                after = records.get(topic.record.name)
+                if after is None or after.topic_id != topic.record.topic_id:
+                    await self._leave(topic)
+            async for record in _in_turns(list(records.values())):
+                known = self._known.find(record.name)
+                if known is None or not known.is_whole(record):
+                    await self._complete(record.name)
+                elif known.record != record:
+                    known.record = record
+                    known.use(config_of(record, self._settings), self._settings)
+            self._count.known = sum(record.partitions for record in records.values())
+
+    async def _leave(self, topic: Topic) -> None:
+        """End a topic that another node has deleted, and drop its tablets from the cells of this one."""
+        record = topic.record
+        self._known.remove(record)
+        self.layout_version += 1
+        self.offsets.forget(record.name, topic.partitions)
+        await self._tablets.stop(topic)
+        self._tablets.reclaim(record, record.tablets, _forget_nothing)
+
     def owner(self, object_id: bytes) -> TopicOwner | None:
         """Return a topic by its id, static or not, as the owner of its tablets."""
         record = self._scheme.topics_by_id.get(object_id)
@@ -486,6 +512,10 @@ async def _in_turns(items: Iterable[T]) -> AsyncIterator[T]:
         if number % _LOOKS_AT_ONCE == 0:
             await asyncio.sleep(0)
         yield item
+
+
+async def _forget_nothing() -> None:
+    """Leave the tombstone to the node that has the scheme."""
 
 
 def _renew(offsets: GroupOffsets, topic: Topic) -> None:

@@ -223,6 +223,10 @@ class Hive:
         """Forget a cell. What it stored is gone."""
         await self._change(lambda changes: changes.delete(CELLS, (cell,)))
 
+    async def copy(self, plan: Callable[[RowChanges], T]) -> T:
+        """Have the rows become those of another node's hive, or nearer to them; return what `plan` returns."""
+        return await self._change(plan)
+
     def _known(self, name: str) -> Bundle:
         bundle = self.bundles.get(name)
         if bundle is None:

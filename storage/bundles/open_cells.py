@@ -1,11 +1,12 @@
 """The cells of a node that are open, by id: where tablets are looked for, and where new ones are placed."""
 
 from collections.abc import Iterator, Sequence
+from types import MappingProxyType
 
 from pqbroker.storage.blobs.blob_storage import BlobStorage
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE
 from pqbroker.storage.bundles.hive import CellState, Hive
-from pqbroker.storage.bundles.placement import place
+from pqbroker.storage.bundles.placement import Elsewhere, place
 from pqbroker.storage.engine import StoreFailed
 from pqbroker.storage.faults import Faults
 from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
@@ -19,9 +20,15 @@ from pqbroker.storage.tablets.tablet import StandIn, TabletStorage
 class OpenCells:
     """Hosts of the open cells. The system cell is always one of them; others come and go."""
 
-    def __init__(self, system: TabletHost, hive: Hive | None = None) -> None:
+    def __init__(
+        self, system: TabletHost, hive: Hive | None = None,
+        elsewhere: Elsewhere = MappingProxyType({}), *, spreads: bool = False,
+    ) -> None:
+        """`elsewhere`: tablets in cells that other nodes have open; `spreads`: new tablets go to no system cell."""
         self._hosts: dict[CellId, TabletHost] = {SYSTEM_CELL: system}
         self._hive = hive
+        self._elsewhere = elsewhere
+        self._spreads = spreads
         self._absent: MemoryShard | None = None
         self.leaving: set[CellId] = set()
         """Open cells that get no new tablets: theirs are being moved away."""
@@ -54,7 +61,7 @@ class OpenCells:
     def place(self, bundle: str, count: int) -> Sequence[CellId]:
         """The cells of `count` new tablets of a bundle: those that take writes, if any does. NoHealthyCell."""
         healthy = dict(self._healthy(bundle))
-        written = {cell: count for cell, count in healthy.items() if not self._hosts[cell].cell.reading_only}
+        written = {cell: count for cell, count in healthy.items() if not self._is_reading_only(cell)}
         return place(count, bundle, written or healthy)
 
     def absent_storage(self, tablet_id: TabletId) -> TabletStorage:
@@ -68,10 +75,18 @@ class OpenCells:
         """The bundle's open cells with the number of their objects' tablets. The system cell stays one of them: while
         it is lost, every change of the scheme waits or is refused by its own error."""
         for cell, host in self._hosts.items():
-            if cell in self.leaving or self._bundle_of(cell) != bundle:
+            if cell in self.leaving or self._bundle_of(cell) != bundle or (self._spreads and cell == SYSTEM_CELL):
                 continue
             if cell == SYSTEM_CELL or not host.cell.lost.done():
                 yield cell, host.cell.object_tablets
+
+        for cell, tablets in self._elsewhere.items():
+            if cell not in self._hosts and cell not in self.leaving and self._bundle_of(cell) == bundle:
+                yield cell, len(tablets)
+
+    def _is_reading_only(self, cell: CellId) -> bool:
+        host = self._hosts.get(cell)
+        return host is not None and bool(host.cell.reading_only)
 
     def _bundle_of(self, cell: CellId) -> str | None:
         """Return the bundle of the cell; None if it takes no new tablets."""

@@ -4,7 +4,10 @@ from collections.abc import Collection, Iterable, Mapping
 from heapq import heapify, heapreplace
 
 from pqbroker.storage.bundles.bundle import Bundle
-from pqbroker.storage.ids import SYSTEM_CELL, CellId
+from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
+
+Elsewhere = Mapping[CellId, Mapping[TabletId, int]]
+"""Tablets that other nodes run, by cell, each with its generation."""
 
 
 class NoHealthyCell(Exception):
@@ -30,6 +33,11 @@ def place(count: int, bundle: str, tablets: Mapping[CellId, int]) -> list[CellId
         found.append(cell)
         heapreplace(cells, (held + 1, cell))
     return found
+
+
+def home_of(cell: CellId, nodes: int) -> int:
+    """Return the number of the node, from 1, that opens a cell: the first one has the system cell."""
+    return 1 if cell == SYSTEM_CELL else (cell - 1) % nodes + 1
 
 
 def cells_to_open(cells: Mapping[CellId, str], bundles: Iterable[Bundle], tags: Collection[str]) -> set[CellId]:

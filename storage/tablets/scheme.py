@@ -9,6 +9,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
+from pqbroker.storage.engine import CommitRefused
 from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.tablets.base_tablet import BaseTablet
 from pqbroker.storage.tablets.hosting import TabletHost, TabletPage, TabletSample
@@ -68,6 +69,7 @@ class Scheme:
         self._state = SchemeState()
         self._held: asyncio.Future[None] | None = None
         self._followers: dict[str, RowFollower] = {}
+        self._is_copy = False
         self.changes = ChangeLog()
         """Numbered changes, for mirrors on other nodes."""
 
@@ -195,7 +197,18 @@ class Scheme:
 
     async def change(self, plan: Callable[[RowChanges], T]) -> T:
         """Make what `plan` puts into the row sets durable, in one commit; return what it returns. It may be of objects
-        of any kind."""
+        of any kind. A copy of another node's scheme refuses with CommitRefused."""
+        if self._is_copy:
+            raise CommitRefused("this node has a copy of the scheme: changes are made at the first node")
+        return await self._change(plan)
+
+    async def copy(self, plan: Callable[[RowChanges], T]) -> T:
+        """Have the rows become those of another node's scheme, or nearer to them. From now on nothing else changes
+        them."""
+        self._is_copy = True
+        return await self._change(plan)
+
+    async def _change(self, plan: Callable[[RowChanges], T]) -> T:
         while self._held is not None:
             await asyncio.shield(self._held)
         return await self._tablet.change(plan)

@@ -85,12 +85,13 @@ def _partitions(
     topic: Topic, first: int, room: int, leaders: Leaders
 ) -> list[DescribeTopicPartitionsResponsePartition]:
     def describe(partition: PartitionServer) -> DescribeTopicPartitionsResponsePartition:
+        leader, epoch = leaders.of_partition(topic, partition)
         return DescribeTopicPartitionsResponsePartition(
             partition_index=partition.index,
-            leader_id=leaders.of_partition(partition),
-            leader_epoch=partition.leader_epoch,
-            replica_nodes=leaders.replicas(partition),
-            isr_nodes=leaders.replicas(partition),
+            leader_id=leader,
+            leader_epoch=epoch,
+            replica_nodes=leaders.replicas(topic, partition),
+            isr_nodes=leaders.replicas(topic, partition),
             eligible_leader_replicas=[],
             last_known_elr=[],
         )

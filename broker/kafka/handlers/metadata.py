@@ -1,13 +1,14 @@
 """Metadata (key 3), versions 0 to 13.
 
-Behaviour: this node is the only broker, and the controller; its address is the configured one, or the local address
-of the connection the request came on. Topics by name, or by id from version 12; no list (and in version 0 an empty
-one) means all. An unknown topic is created when the request and auto.create.topics.enable allow it. Kafka answers
-such a request with UNKNOWN_TOPIC_OR_PARTITION and lets the client ask again; here the answer waits for the commit and
-has the topic in it, which every client takes and saves it a round with its back-off. leader_epoch is the tablet's
-generation. A topic named twice is answered once, as in Kafka. A topic that would be one partition too many
-(pqbroker.partitions.max) is INVALID_TOPIC_EXCEPTION, which clients take as final. A partition whose tablet, one of a
-table, is not mounted is LEADER_NOT_AVAILABLE and has no leader.
+Behaviour: the brokers are all nodes, one unless `--nodes` says more; the first one is the controller. Their address is
+the configured one, or the local address of the connection the request came on, each with its own port. Topics by name,
+or by id from version 12; no list (and in version 0 an empty one) means all. An unknown topic is created when the
+request and auto.create.topics.enable allow it. Kafka answers such a request with UNKNOWN_TOPIC_OR_PARTITION and lets
+the client ask again; here the answer waits for the commit and has the topic in it, which every client takes and saves
+it a round with its back-off. leader_epoch is the tablet's generation. A topic named twice is answered once, as in
+Kafka. A topic that would be one partition too many (pqbroker.partitions.max) is INVALID_TOPIC_EXCEPTION, which clients
+take as final. A partition whose tablet, one of a table, is not mounted, or not open at its node, is
+LEADER_NOT_AVAILABLE and has no leader.
 Left out: racks.
 """
 
@@ -22,6 +23,7 @@ from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.authorized_operations import authorized_operations
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
+from pqbroker.broker.services.leaders import NO_NODE
 from pqbroker.broker.services.topics.finding import check_creation, every_topic, find_topic, visible_topics
 from pqbroker.broker.services.topics.partitions import NO_TOPIC_ID
 from pqbroker.broker.services.topics.topic_names import check_topic_name
@@ -37,6 +39,8 @@ from pqbroker.protocol.messages.metadata import (
 )
 
 if TYPE_CHECKING:
+    from pqbroker.broker.services.leaders import Leaders
+    from pqbroker.pq.serving.partition_server import PartitionServer
     from pqbroker.pq.serving.topic import Topic
 
 seldom = SeldomLog(logging.getLogger(__name__))
@@ -163,21 +167,27 @@ def _describe(topic: "Topic", context: Context, request: MetadataRequest) -> Met
         name=topic.record.name,
         topic_id=topic.record.topic_id,
         partitions=each(
-            topic.partitions,
-            lambda partition: MetadataResponsePartition(
-                error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.is_unmounted else ErrorCode.NONE,
-                partition_index=partition.index,
-                leader_id=leaders.of_partition(partition),
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=leaders.replicas(partition),
-                isr_nodes=leaders.replicas(partition),
-            ),
+            topic.partitions, lambda partition: _describe_partition(topic, partition, leaders)
         ),
     )
     if request.include_topic_authorized_operations:
         resource = AclResource(AclKind.TOPIC, topic.record.name)
         answer.topic_authorized_operations = authorized_operations(context, resource)
     return answer
+
+
+def _describe_partition(
+    topic: "Topic", partition: "PartitionServer", leaders: "Leaders"
+) -> MetadataResponsePartition:
+    leader, epoch = leaders.of_partition(topic, partition)
+    return MetadataResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_NODE else ErrorCode.NONE,
+        partition_index=partition.index,
+        leader_id=leader,
+        leader_epoch=epoch,
+        replica_nodes=leaders.replicas(topic, partition),
+        isr_nodes=leaders.replicas(topic, partition),
+    )
 
 
 API = Api(request=MetadataRequest, response=MetadataResponse, serve=serve, refuse=refuse, answers_at_length=True)

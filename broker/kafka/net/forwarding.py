@@ -6,8 +6,8 @@ the connection closes, so that the client asks again. Where nothing is forwarded
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pqbroker.broker.ground.access import Principal
 from pqbroker.broker.kafka.apis.context import KafkaNode, Peer
@@ -23,19 +23,33 @@ from pqbroker.protocol.errors import ProtocolError
 if TYPE_CHECKING:
     from pqbroker.broker.kafka.net.connection import Connection
 
-Forward = Callable[[dict[str, Any], memoryview], Awaitable[bytes]]
-"""Has another node answer a request: its caller and its frame. PeerRefused, LinkBusy."""
+OWN_APIS: Final = frozenset((0, 1, 2, 17, 18, 21, 23, 36, 61))
+"""Keys of the APIs that every node serves itself: Produce, Fetch, ListOffsets, SaslHandshake, ApiVersions,
+DeleteRecords, OffsetForLeaderEpoch, SaslAuthenticate, DescribeProducers. They are asked of a partition's node, or have
+the same answer everywhere."""
+
+
+class OtherNode(Protocol):
+    """The way to the node that answers everything else."""
+
+    @property
+    def is_fresh(self) -> bool:
+        """Return False once so little is known of the other nodes that this one must not answer."""
+
+    async def forward(self, caller: dict[str, Any], frame: memoryview) -> bytes:
+        """Have a request answered: its caller and its frame. PeerRefused, LinkBusy."""
+
+
 CLOSES, ANSWERS = b"\1", b"\0"
 """First byte of a forwarded answer: the connection closes behind it, or stays."""
 
 
 class Forwarder:
-    """Stands before a dispatcher, and forwards the requests of all APIs but `own`, by key."""
+    """Stands before a dispatcher, and forwards the requests of all APIs but those of OWN_APIS."""
 
-    def __init__(self, dispatcher: Dispatcher, own: Collection[int], forward: Forward) -> None:
+    def __init__(self, dispatcher: Dispatcher, other: OtherNode) -> None:
         self._dispatcher = dispatcher
-        self._own = frozenset(own)
-        self._forward = forward
+        self._other = other
 
     def enter(self, _: "Connection") -> "Forwarder":
         """Return what serves a new connection's requests."""
@@ -43,9 +57,11 @@ class Forwarder:
 
     def begin(self, peer: Peer, frame: memoryview) -> Exchange:
         """Serve a request, or have it served. ProtocolError when the connection must close."""
-        if len(frame) < 2 or int.from_bytes(frame[:2]) in self._own:
+        if not self._other.is_fresh:
+            raise ProtocolError("this node has not heard of the first one for too long, so it answers nothing")
+        if len(frame) < 2 or int.from_bytes(frame[:2]) in OWN_APIS:
             return self._dispatcher.begin(peer, frame)
-        return Forwarded(self._forward(_caller_of(peer), frame), len(frame))
+        return Forwarded(self._other.forward(_caller_of(peer), frame), len(frame))
 
 
 class Forwarded:

@@ -15,9 +15,10 @@ again as any other.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
+from pqbroker.broker.services.cells.cell_place import CellPlace
 from pqbroker.broker.services.cells.data_cells import BACK_OFF_FIRST_S, BACK_OFF_MOST_S, DataCells, NodeParts
 from pqbroker.broker.services.cells.feed_companions import companions, stray_partitions
 from pqbroker.broker.services.cells.opening import level_of, open_or_read
@@ -105,45 +106,48 @@ async def _leave_none() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Surroundings:
-    """The node around one opening of its cells."""
+class Surroundings:
+    """The node around one opening of its cells. `settings`: those that it was started with."""
 
-    engine: Engine
+    place: CellPlace
     settings: BrokerSettings
     clock: Callable[[], int]
-    failed: Callable[[BaseException], None]
-    counters: OpeningCounters
-    leave: Callable[[], Awaitable[None]]
+    failed: Callable[[BaseException], None] = _log
+    counters: OpeningCounters = field(default_factory=OpeningCounters)
+    """Counters of all openings."""
+    leave: Callable[[], Awaitable[None]] = _leave_none
+    """Closes the other cells of the opening before, once the system cell is open."""
 
 
-async def open_cell(
-    engine: Engine, settings: BrokerSettings, clock: Callable[[], int], failed: Callable[[BaseException], None] = _log,
-    counters: OpeningCounters | None = None, leave: Callable[[], Awaitable[None]] = _leave_none,
-) -> OpenCell:
+async def open_cell(engine: Engine, settings: BrokerSettings, clock: Callable[[], int]) -> OpenCell:
+    """Open the cells of a node that is the only one; as `open_around`."""
+    return await open_around(Surroundings(CellPlace(engine), settings, clock))
+
+
+async def open_around(around: Surroundings) -> OpenCell:
     """Open the system cell with a new generation and start all that lives in it; for reading only where its disk is
     full. EngineError, CommitRefused, ShardLost.
 
-    `settings`: those that the node was started with; `counters`: those of earlier openings; `leave` closes the other
-    cells of the one before, once the system cell is open. ConfigError if the storage profile or the times of groups are
-    invalid. What is dead is removed from the cell from then on, unless something of it could not be read.
+    ConfigError if the storage profile or the times of groups are invalid. What is dead is removed from the cell from
+    then on, unless something of it could not be read.
     """
+    settings = around.settings
     check_consumer_settings(settings)
     profile = parse_profile(settings.storage_profile, parse_pools(settings.pools))
-    around = _Surroundings(engine, settings, clock, failed, counters or OpeningCounters(), leave)
 
     async def open_by(opener: Opener) -> OpenCell:
         cell = await Cell.open(opener, profile=profile, releases=False, commits_max=settings.tablet_commits_max)
         return await _start_all(cell, around)
 
-    return await open_or_read(engine, open_by)
+    return await open_or_read(around.place.engine, open_by)
 
 
-async def _start_all(cell: Cell, around: _Surroundings) -> OpenCell:
+async def _start_all(cell: Cell, around: Surroundings) -> OpenCell:
     """Start what lives in the system cell; it is closed when that fails."""
-    settings, clock = around.settings, around.clock
+    place, settings, clock = around.place, around.settings, around.clock
     try:
         host = TabletHost(cell)
-        hive, cells, scheme = await _open_known(host)
+        hive, cells, scheme = await _open_known(host, place)
         in_force = layers_of(settings, scheme.settings).in_force
         topics = Topics(cells, scheme, settings=in_force, clock=clock)
         now = NodeSettings(settings, scheme.settings, topics.configure_node)
@@ -164,10 +168,11 @@ async def _start_all(cell: Cell, around: _Surroundings) -> OpenCell:
         producers = TransactionalProducers(coordinators.tablets, topics, commits, in_force, around.counters.ends)
         if not cell.reading_only:
             await coordinators.start()
-        scheme.reclaim(host)
+        if place.mirrored is None:
+            scheme.reclaim(host)
         await cell.release()
         together = partial(companions, topics, sorted_tables)
-        parts = NodeParts(around.engine, settings, hive, cells, scheme, objects, commits, together, clock)
+        parts = NodeParts(place, settings, hive, cells, scheme, objects, commits, together, clock)
         others = DataCells(parts, TabletGluing(scheme, topics, cells), around.failed)
         await around.leave()
         await _start_others(others)
@@ -202,16 +207,24 @@ async def _start_others(others: DataCells) -> None:
         raise
 
 
-async def _open_known(host: TabletHost) -> tuple[Hive, OpenCells, Scheme]:
-    """Open hive and scheme. Without them there is no topic: where one is unreadable the cell is not opened.
+async def _open_known(host: TabletHost, place: CellPlace) -> tuple[Hive, OpenCells, Scheme]:
+    """Open hive and scheme, those of another node with its rows. Without them there is no topic: where one is
+    unreadable the cell is not opened.
 
     Raise EngineError.
     """
     try:
-        hive = await Hive.open(host)
-        return hive, OpenCells(host, hive), await Scheme.open(host)
+        hive, scheme = await Hive.open(host), await Scheme.open(host)
+        if place.mirrored is not None:
+            await place.mirrored.fill(hive, scheme)
+        return hive, OpenCells(host, hive, place.elsewhere, spreads=place.count > 1), scheme
     except StoredUnreadable as unreadable:
         raise EngineError(f"the cell cannot be opened: {unreadable}") from unreadable
+
+
+def _one_may_read(group_id: str, topic: str) -> int | None:
+    """Keep the offsets of groups, which another node coordinates (`UnreadSince`)."""
+    return None
 
 
 async def _close(cell: Cell) -> None:
@@ -224,12 +237,12 @@ async def _close(cell: Cell) -> None:
 class CellOwner:
     """Owns the opening that is current."""
 
-    def __init__(self, engine: Engine, settings: BrokerSettings, clock: Callable[[], int]) -> None:
-        self._engine = engine
-        self._settings = settings
-        self._clock = clock
+    def __init__(
+        self, engine: Engine, settings: BrokerSettings, clock: Callable[[], int], place: CellPlace | None = None
+    ) -> None:
+        """`place`: that of the node among several."""
+        self._around = Surroundings(place or CellPlace(engine), settings, clock, self._defect)
         self._loop = asyncio.get_running_loop()
-        self._counters = OpeningCounters()
         self.failed: asyncio.Future[CellLost] = self._loop.create_future()
         self.retentions = 0
         """Looks for what is past its retention that have ended."""
@@ -245,7 +258,7 @@ class CellOwner:
         return self.current
 
     async def _open(self, leave: Callable[[], Awaitable[None]]) -> OpenCell:
-        return await open_cell(self._engine, self._settings, self._clock, self._defect, self._counters, leave)
+        return await open_around(replace(self._around, leave=leave))
 
     def _defect(self, error: BaseException) -> None:
         """A cell beside the system cell is not watched any more."""
@@ -263,7 +276,8 @@ class CellOwner:
 
     async def _retain(self, opened: OpenCell) -> None:
         try:
-            staged = await opened.topics.retain(opened.coordinators.unread_since)
+            is_copy = self._around.place.mirrored is not None
+            staged = await opened.topics.retain(_one_may_read if is_copy else opened.coordinators.unread_since)
             if staged:
                 await self._look_after(staged)
             if opened.cell.quarantine.is_damaged or not opened.topics.offsets.are_known:
@@ -293,7 +307,7 @@ class CellOwner:
         """End batches of staged rows that were decided, and delete rows that nobody has committed for too long."""
         from pqbroker.broker.services.topics.staged_rows import BatchRefused, look_after
 
-        before_ms = self._clock() - self.current.settings.in_force.producer_id_expiration_ms
+        before_ms = self._around.clock() - self.current.settings.in_force.producer_id_expiration_ms
         for topic in topics:
             try:
                 await look_after(topic, before_ms)
@@ -364,7 +378,7 @@ class CellOwner:
             await self._reopen(opened)
 
     async def _reopen(self, told: Callable[[], None]) -> None:
-        deadline = self._loop.time() + self._settings.cell_reopen_timeout_ms / 1000
+        deadline = self._loop.time() + self._around.settings.cell_reopen_timeout_ms / 1000
         back_off_s = BACK_OFF_FIRST_S
         while True:
             await asyncio.sleep(back_off_s)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from pqbroker.broker.services.cells.cell_place import CellPlace
 from pqbroker.broker.services.cells.move_history import MoveHistory
 from pqbroker.broker.services.cells.opening import level_of, open_or_read
 from pqbroker.broker.services.cells.tablet_gluing import Glue, Reshard, TabletGluing
@@ -24,7 +25,7 @@ from pqbroker.broker.services.commits.commits import Commits
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.storage import parse_pools, parse_profile
 from pqbroker.pq.serving.topic import Topic
-from pqbroker.storage.bundles.bundle import BundleRefused
+from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE, BundleRefused
 from pqbroker.storage.bundles.hive import CellRecord, CellState, Hive
 from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.bundles.placement import cells_to_open
@@ -32,7 +33,6 @@ from pqbroker.storage.engine import (
     BackupFacts,
     BackupRefused,
     CommitRefused,
-    Engine,
     EngineError,
     Fenced,
     Opener,
@@ -78,7 +78,7 @@ class _Watched:
 class NodeParts:
     """Parts of one opening of the node that its cells stand on; `objects` by kind own the tablets in them."""
 
-    engine: Engine
+    place: CellPlace
     settings: BrokerSettings
     hive: Hive
     cells: OpenCells
@@ -95,7 +95,8 @@ class DataCells:
     """Owns the cells that the hive names. `failed` is called with a defect: a cell that nobody watches any more."""
 
     def __init__(self, parts: NodeParts, gluing: TabletGluing, failed: Callable[[BaseException], None]) -> None:
-        self._engine = parts.engine
+        self._place = parts.place
+        self._engine = parts.place.engine
         self._settings = parts.settings
         self._hive = parts.hive
         self._cells = parts.cells
@@ -113,10 +114,12 @@ class DataCells:
 
     async def start(self) -> None:
         """Open the cells that this node runs; return when each was tried once. Removals that were begun end here."""
+        for _ in range(self._place.missing_cells(list(self._hive.cells))):
+            await self._hive.add_cell(DEFAULT_BUNDLE, self._settings.cells_max)
         wanted = self._wanted()
         for record in list(self._hive.cells.values()):
             if record.state is CellState.REMOVING:
-                if not self._cells.system.cell.reading_only:
+                if not self._cells.system.cell.reading_only and self._place.mirrored is None:
                     await self._delete(record.cell)
             elif record.cell in wanted:
                 self._watch(record)
@@ -138,7 +141,7 @@ class DataCells:
             return "failed"
         watched = self._watched.get(cell)
         if watched is None:
-            return "offline"
+            return "good" if cell in self._place.elsewhere else "offline"
         return "failed" if watched.tried.is_set() else OPENING
 
     def failure(self, cell: CellId) -> str:
@@ -149,8 +152,10 @@ class DataCells:
         if watched is not None:
             return watched.failure
         record = self._hive.cells.get(cell)
-        if record is None or self._cells.host(cell) is not None:
+        if record is None or self._cells.host(cell) is not None or cell in self._place.elsewhere:
             return ""
+        if not self._place.runs(cell):
+            return "the node that runs it has not opened it"
         wanted = self._hive.bundles[record.bundle].node_tag_filter
         tags = ", ".join(self._settings.node_tags) or "none"
         return f"bundle {record.bundle} runs on nodes of {wanted!r}, and pqbroker.node.tags of this one is {tags}"
@@ -184,6 +189,8 @@ class DataCells:
     async def remove(self, cell: CellId, *, evacuate: bool = False) -> None:
         """Delete a cell that no object has a tablet in; `evacuate`: after its tablets were moved to others of its
         bundle. BundleRefused, NoHealthyCell, CommitRefused, ShardLost, EngineError."""
+        if not self._place.runs(cell):
+            raise BundleRefused(f"cell {cell} is run by another node, and such a cell is not removed in this version")
         async with self._changes:
             self._cells.leaving.add(cell)
             try:
@@ -278,7 +285,7 @@ class DataCells:
         await self._delete(cell)
 
     def _wanted(self) -> set[CellId]:
-        cells = {cell: record.bundle for cell, record in self._hive.cells.items()}
+        cells = {cell: record.bundle for cell, record in self._hive.cells.items() if self._place.runs(cell)}
         return cells_to_open(cells, self._hive.bundles.values(), self._settings.node_tags)
 
     def _watch(self, record: CellRecord) -> _Watched:
@@ -355,7 +362,7 @@ class DataCells:
         host = TabletHost(opened)
         try:
             if not is_ready:
-                await self._hive.set_state(cell, CellState.READY)
+                await self._note_ready(cell)
             await self._serve(cell, host)
             await opened.release()
         except BaseException:
@@ -363,6 +370,12 @@ class DataCells:
             await _close(host)
             raise
         return host
+
+    async def _note_ready(self, cell: CellId) -> None:
+        if self._place.mirrored is None:
+            await self._hive.set_state(cell, CellState.READY)
+        else:
+            await self._place.mirrored.note_ready(cell)
 
     async def _serve(self, cell: CellId, host: TabletHost) -> None:
         """Serve what lives in a cell that is open now, or again; remove from it what no object has. CommitRefused,
@@ -375,7 +388,8 @@ class DataCells:
             except BaseException:
                 self._cells.remove(cell)
                 raise
-            self._scheme.reclaim(host, cell)
+            if self._place.mirrored is None:  # a copy of the scheme may be behind: no tablet is dead by that
+                self._scheme.reclaim(host, cell)
 
 
 async def _first(lost: "asyncio.Future[ShardLost]", leaving: asyncio.Event) -> ShardLost | None:

@@ -69,13 +69,43 @@ def test_a_second_parent_on_the_directory_is_refused(nodes: SeveralNodes) -> Non
     assert "is served by another `pqbroker serve --nodes`" in second.stderr
 
 
-def test_a_node_that_is_killed_is_started_again(nodes: SeveralNodes) -> None:
-    killed = nodes.pids()[2]
-    os.kill(killed, signal.SIGKILL)
-    wait_until(lambda: not is_running(killed) and nodes.pids()[2] != killed, "another process of node 2", PATIENCE_S)
-    host, _, port = nodes.kafka.rpartition(":")
-    at_second = AdminClient({"bootstrap.servers": f"{host}:{int(port) + 2}", "log_level": 0})
-    assert at_second.list_topics(timeout=PATIENCE_S).brokers
+def test_what_a_killed_node_acknowledged_is_read_once_and_in_order(nodes: SeveralNodes) -> None:
+    client: dict[str, str | int | float | bool] = {"bootstrap.servers": nodes.kafka, "log_level": 0}
+    admin = AdminClient(client)
+    (created,) = admin.create_topics([NewTopic("spread", 4, config={"pq.partitions.per.tablet": "1"})]).values()
+    created.result(PATIENCE_S)
+    wait_until(lambda: _leaders(admin, "spread") == {1, 2}, "two nodes lead partitions", PATIENCE_S)
+    producer, refused = Producer({**client, "enable.idempotence": True, "linger.ms": 2}), list[object]()
+    for number in range(2000):
+        producer.produce(
+            "spread", str(number), partition=number % 4, on_delivery=lambda error, _: refused.append(error)
+        )
+        producer.poll(0)
+        if number == 1000:
+            wait_until(lambda: producer.poll(0.05) is None or refused, "an acknowledgement", PATIENCE_S)
+            killed = nodes.pids()[2]
+            os.kill(killed, signal.SIGKILL)
+    assert producer.flush(PATIENCE_S) == 0
+    assert set(refused) == {None}
+    assert not is_running(killed)
+    assert _read(client, "spread", 4, 2000) == list(range(2000))
+    wait_until(lambda: _leaders(admin, "spread") == {1, 2}, "two nodes lead partitions again", PATIENCE_S)
+    assert nodes.pids()[2] != killed
+
+
+def test_a_topic_that_is_made_again_has_nothing_of_the_one_before(nodes: SeveralNodes) -> None:
+    client: dict[str, str | int | float | bool] = {"bootstrap.servers": nodes.kafka, "log_level": 0}
+    admin = AdminClient(client)
+    for life in range(2):
+        (created,) = admin.create_topics([NewTopic("again", 4, config={"pq.partitions.per.tablet": "1"})]).values()
+        created.result(PATIENCE_S)
+        producer = Producer(client)
+        for number in range(4):
+            producer.produce("again", str(10 * life + number), partition=number)
+        assert producer.flush(PATIENCE_S) == 0
+        assert _read(client, "again", 4, 4) == list(range(10 * life, 10 * life + 4))
+        (deleted,) = admin.delete_topics(["again"]).values()
+        deleted.result(PATIENCE_S)
 
 
 def test_a_node_that_does_not_answer_is_killed_and_started_again(nodes: SeveralNodes) -> None:
@@ -159,15 +189,22 @@ def test_a_node_without_its_parents_secret_ends() -> None:
     assert ended.returncode == 1
 
 
+def _leaders(admin: AdminClient, topic: str) -> set[int]:
+    found = admin.list_topics(topic, timeout=PATIENCE_S).topics[topic]
+    return {partition.leader for partition in found.partitions.values()}
+
+
 def _read(client: Mapping[str, str | int | float | bool], topic: str, partitions: int, count: int) -> list[int]:
-    """Return the numbers that a topic has, in order, from all its partitions."""
+    """Return the numbers that a topic has, sorted; each partition has its own in order."""
     consumer = Consumer({**client, "group.id": "unused"})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-    found = list[int]()
+    found, last = list[int](), dict.fromkeys(range(partitions), -1)
     while len(found) < count:
         message = consumer.poll(PATIENCE_S)
         assert message is not None
         assert message.error() is None
         found.append(int(message.value() or b""))
+        assert found[-1] > last[message.partition() or 0]
+        last[message.partition() or 0] = found[-1]
     consumer.close()
     return sorted(found)

@@ -201,6 +201,15 @@ def test_a_silence_breaks_the_link_and_a_heartbeat_ends_it() -> None:
         door.check_silence(6.1)
 
 
+def test_another_silence_may_be_allowed() -> None:
+    door, _ = _open()
+    door.silence_s = 60.0
+    door.check_silence(59.0)
+    door.silence_s = 1.0
+    with pytest.raises(LinkBroken, match=r"nothing came for 59\.0 s; 1 s are allowed"):
+        door.check_silence(59.0)
+
+
 def test_a_frame_that_never_ends_is_silence() -> None:
     door, _ = _open()
     for second in range(4):

@@ -16,7 +16,7 @@ from pqbroker.broker.peers.peer_link import PeerDoor, PeerLink, PeerRefused, com
 
 PATIENCE_S = 30.0
 TERMS = LinkTerms(b"known to both", node=3, frame_bytes_max=100_000, silence_s=20.0)
-HASTY = replace(TERMS, greeting_s=0.3)
+HASTY = replace(TERMS, greeting_s=0.3, beat_s=0.1)
 
 
 class User:

@@ -1,0 +1,163 @@
+"""The first node's side of the peer link: it answers what others forward, and sends scheme and hive to them."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from pqbroker.broker.kafka.net.dispatch import Dispatcher
+from pqbroker.broker.kafka.net.forwarding import answer_forwarded
+from pqbroker.broker.node.mirrored_rows import HIVE, SCHEME
+from pqbroker.broker.node.node_place import NodePlace
+from pqbroker.broker.node.parts import Node
+from pqbroker.broker.peers.peer_frames import LinkBroken
+from pqbroker.broker.peers.peer_link import PeerDoor, PeerLink, PeerRefused
+from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
+from pqbroker.storage.bundles.bundle import BundleRefused
+from pqbroker.storage.bundles.hive import CellState
+from pqbroker.storage.bundles.placement import home_of
+from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.ids import CellId, TabletId
+from pqbroker.storage.tablets.numbered_changes import ChangeLog, NumberedChange
+
+log = logging.getLogger(__name__)
+
+
+class FirstPlace:
+    """The door, and what is known of the nodes that have come to it."""
+
+    def __init__(self, place: NodePlace, node: Node, dispatcher: Dispatcher) -> None:
+        self._place = place
+        self._node = node
+        self._dispatcher = dispatcher
+        self._door = PeerDoor(place.terms, self, links_max=2 * place.count)
+        self._ends: dict[PeerLink, list[Callable[[], None]]] = {}
+        """Links, each with what ends its following."""
+
+    async def start(self) -> None:
+        """Open the door. OSError."""
+        await self._door.open(self._place.door)
+
+    async def stop(self) -> None:
+        await self._door.close()
+
+    def begin_again(self) -> None:
+        """Have all nodes follow the scheme and the hive of the system cell's new opening."""
+        for link in list(self._ends):
+            link.close("the system cell was opened again")
+
+    def opened(self, link: PeerLink) -> None:
+        self._ends[link] = []
+        log.info("node %d is linked", link.node)
+
+    def noted(self, link: PeerLink, payload: bytes) -> None:
+        method, head, _ = decode_peer_call(payload)
+        if method is not PeerMethod.CONFIRM:
+            raise LinkBroken(f"a note {method.name} came from node {link.node}")
+        self._forget(link.node)
+        self._place.elsewhere.update(_tablets(head, link.node, self._place.count))
+
+    async def answer(self, link: PeerLink, payload: bytes) -> bytes:
+        """Answer another node. PeerRefused."""
+        try:
+            method, head, body = decode_peer_call(payload)
+            if method is PeerMethod.KAFKA:
+                return await answer_forwarded(self._node, self._dispatcher, head, body)
+            if method is PeerMethod.CONFIRM:
+                numbers = {name: changes.number for name, changes in self._logs().items()}
+                return encode_peer_call(method, numbers)
+            if method is PeerMethod.FOLLOW:
+                await self._begin_following(link, head)
+                return encode_peer_call(method, None)
+            if method is PeerMethod.CELL_READY:
+                await self._note_ready(head)
+                return encode_peer_call(method, None)
+        except LinkBroken as broken:
+            raise PeerRefused(str(broken)) from broken
+        raise PeerRefused(f"a request {method.name} came to the first node")
+
+    def closed(self, link: PeerLink, why: str) -> None:
+        for end in self._ends.pop(link, ()):
+            end()
+        if not any(other.node == link.node for other in self._ends):
+            self._forget(link.node)
+        log.warning("the link of node %d closed: %s", link.node, why)
+
+    def _forget(self, node: int) -> None:
+        for cell in [cell for cell in self._place.elsewhere if home_of(cell, self._place.count) == node]:
+            del self._place.elsewhere[cell]
+
+    def _logs(self) -> dict[str, ChangeLog]:
+        opened = self._node.cell.current
+        return {SCHEME: opened.scheme.changes, HIVE: opened.hive.changes}
+
+    async def _begin_following(self, link: PeerLink, numbers: Any) -> None:
+        """Send scheme and hive from the numbers on that a node has, and each change from now on. LinkBroken."""
+        if not isinstance(numbers, dict):
+            raise LinkBroken("a node follows without numbers")
+        ends = self._ends.get(link)
+        if ends is None:
+            raise LinkBroken("the link has closed")
+        for name, changes in self._logs().items():
+            following = _MirrorFeed(link, name)
+            ends.append(changes.follow(following.take))
+            await following.catch_up(changes, numbers.get(name))
+
+    async def _note_ready(self, number: Any) -> None:
+        hive = self._node.cell.current.hive
+        record = hive.cells.get(CellId(number)) if isinstance(number, int) else None
+        if record is None:
+            raise PeerRefused(f"there is no cell {number!r}")
+        if record.state is CellState.READY:
+            return
+        try:
+            await hive.set_state(record.cell, CellState.READY)
+        except (BundleRefused, CommitRefused, ShardLost) as refused:
+            raise PeerRefused(str(refused)) from refused
+
+
+class _MirrorFeed:
+    """One node's following of the scheme or the hive: changes that come while it catches up wait."""
+
+    def __init__(self, link: PeerLink, name: str) -> None:
+        self._link = link
+        self._name = name
+        self._waiting: list[NumberedChange] | None = []
+
+    def take(self, change: NumberedChange) -> None:
+        """Send a change, or keep it until the node has caught up."""
+        if self._waiting is None:
+            self._send(PeerMethod.CHANGE, change.encode())
+        else:
+            self._waiting.append(change)
+
+    async def catch_up(self, changes: ChangeLog, number: Any) -> None:
+        """Send what lies behind a number; a snapshot where that is unknown here, a portion a turn of the loop."""
+        behind = changes.since(number) if isinstance(number, int) else None
+        if behind is None:
+            for portion in changes.snapshot().portions():
+                self._send(PeerMethod.PORTION, portion.encode())
+                await asyncio.sleep(0)
+        for change in behind or ():
+            self._send(PeerMethod.CHANGE, change.encode())
+        waiting, self._waiting = self._waiting, None
+        for change in waiting or ():
+            self._send(PeerMethod.CHANGE, change.encode())
+
+    def _send(self, method: PeerMethod, body: bytes) -> None:
+        self._link.note(encode_peer_call(method, self._name, body))
+
+
+def _tablets(told: Any, node: int, count: int) -> dict[CellId, dict[TabletId, int]]:
+    """Return the tablets that a node says that it runs. LinkBroken for what is none, and for cells of other nodes."""
+    try:
+        found = {
+            CellId(int(cell)): {TabletId(int(tablet)): int(generation) for tablet, generation in tablets.items()}
+            for cell, tablets in told.items()
+        }
+    except (AttributeError, TypeError, ValueError) as bad:
+        raise LinkBroken(f"a node named no tablets: {bad}") from None
+    strange = [cell for cell in found if cell < 1 or home_of(cell, count) != node]
+    if strange:
+        raise LinkBroken(f"node {node} says that it runs cell {strange[0]}, which is not its own")
+    return found

@@ -1,0 +1,177 @@
+"""Link of a node to the first one, which is come to again whenever it closes: mirrors come over it, requests of clients
+and words about this node's cells go.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from pqbroker.broker.node.mirrored_rows import MirroredRows
+from pqbroker.broker.node.orders import Orders
+from pqbroker.broker.peers.link_rules import LinkBusy, LinkTerms
+from pqbroker.broker.peers.peer_frames import LinkBroken
+from pqbroker.broker.peers.peer_link import PeerLink, PeerRefused, come_to_door
+from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
+from pqbroker.broker.services.cells.cell_owner import OpenCell
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.storage.ids import SYSTEM_CELL, CellId
+
+log = logging.getLogger(__name__)
+
+_COMES_AGAIN_S: Final = 0.1
+"""Seconds between tries to reach the first node."""
+_LOOK_S: Final = 0.1
+"""Seconds between looks for tablets that run now, or do not any more."""
+_NOTHING: Final[dict[str, dict[str, int]]] = {}
+
+
+class MemberLink:
+    """The link of one node, and what it carries."""
+
+    def __init__(self, orders: Orders, terms: LinkTerms, settings: BrokerSettings) -> None:
+        self._door = orders.door
+        self._terms = terms
+        self._timeout_s = settings.peer_request_timeout_ms / 1000
+        self._loop = asyncio.get_running_loop()
+        self._link: PeerLink | None = None
+        self._opened = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._coming: asyncio.Task[None] | None = None
+        self._told = _NOTHING
+        self.rows = MirroredRows(self._note_ready)
+
+    def start(self) -> None:
+        """Begin to come to the first node, for as long as this one runs."""
+        self._coming = self._loop.create_task(self._keep_linked())
+
+    async def watch(self) -> None:
+        """Raise what ends the coming: a defect."""
+        assert self._coming is not None
+        await asyncio.shield(self._coming)
+
+    async def follow(self, serving: Callable[[], OpenCell]) -> None:
+        """Have what this node serves follow the mirrors, for as long as this runs."""
+
+        async def changed() -> None:
+            opened = serving()
+            await opened.topics.follow_scheme()
+            await opened.others.follow_filters()
+
+        await self.rows.follow(changed)
+
+    async def keep_telling(self, serving: Callable[[], OpenCell]) -> None:
+        """Have the first node know which tablets this one runs, for as long as this runs."""
+        while True:
+            tablets = _tablets(serving())
+            if tablets != self._told and self._opened.is_set():
+                assert self._link is not None
+                self._told = tablets
+                self._link.note(encode_peer_call(PeerMethod.CONFIRM, tablets))
+            await asyncio.sleep(_LOOK_S)
+
+    async def stop(self) -> None:
+        if self._coming is not None:
+            self._coming.cancel()
+            await asyncio.wait([self._coming])
+        if self._link is not None:
+            self._link.close("this node stops")
+
+    @property
+    def is_fresh(self) -> bool:
+        """Return True while the mirrors are known to be young enough for this node to answer."""
+        age_ms = self.rows.age_ms(self._now_ms())
+        return age_ms is not None and age_ms <= self._terms.silence_s * 1000
+
+    async def forward(self, caller: dict[str, Any], frame: memoryview) -> bytes:
+        """Have the first node answer a client; one that is started again is waited for. PeerRefused, LinkBusy."""
+        return await self._ask(encode_peer_call(PeerMethod.KAFKA, caller, frame), self._timeout_s)
+
+    def opened(self, link: PeerLink) -> None:
+        self._link, self._told = link, _NOTHING
+        self._opened.set()
+
+    def noted(self, link: PeerLink, payload: bytes) -> None:
+        method, head, body = decode_peer_call(payload)
+        if method not in (PeerMethod.PORTION, PeerMethod.CHANGE):
+            raise LinkBroken(f"a note {method.name} came from the first node")
+        self.rows.take(head, body, is_portion=method is PeerMethod.PORTION)
+
+    async def answer(self, link: PeerLink, payload: bytes) -> bytes:
+        """Refuse: the first node asks nothing."""
+        raise PeerRefused("this node answers nothing")
+
+    def closed(self, link: PeerLink, why: str) -> None:
+        if self._opened.is_set():
+            log.warning("the link to the first node closed: %s", why)
+        self._opened.clear()
+        self._lost.set()
+
+    async def _keep_linked(self) -> None:
+        while True:
+            self._lost.clear()
+            try:
+                await come_to_door(self._door, self._terms, lambda: self)
+            except OSError as error:
+                log.debug("the first node is not reached yet: %s", error)
+            else:
+                await self._use_link()
+            await asyncio.sleep(_COMES_AGAIN_S)
+
+    async def _use_link(self) -> None:
+        """Follow scheme and hive over a link that was come to, and ask for their numbers, until it closes."""
+        lost = self._loop.create_task(_wait(self._lost))
+        using = self._loop.create_task(self._confirm_again_and_again())
+        try:
+            await asyncio.wait([lost, using], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            lost.cancel()
+            using.cancel()
+        if using.done() and not using.cancelled() and self._link is not None:
+            self._link.close(f"it cannot be used: {using.exception()}")
+
+    async def _confirm_again_and_again(self) -> None:
+        await self._opened.wait()
+        await self._ask(encode_peer_call(PeerMethod.FOLLOW, self.rows.numbers), self._timeout_s)
+        while True:
+            asked_ms = self._now_ms()
+            answer = await self._ask(encode_peer_call(PeerMethod.CONFIRM, None), self._timeout_s)
+            _, numbers, _ = decode_peer_call(answer)
+            self.rows.confirm(numbers, asked_ms)
+            await asyncio.sleep(self._terms.beat_s)
+
+    async def _note_ready(self, cell: CellId) -> None:
+        try:
+            await self._ask(encode_peer_call(PeerMethod.CELL_READY, cell), self._timeout_s)
+        except LinkBusy as busy:
+            raise PeerRefused(str(busy)) from busy
+
+    async def _ask(self, payload: bytes, timeout_s: float) -> bytes:
+        try:
+            async with asyncio.timeout(self._terms.silence_s):
+                await self._opened.wait()
+        except TimeoutError:
+            raise PeerRefused("the first node is not reached") from None
+        assert self._link is not None
+        return await self._link.ask(payload, timeout_s)
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+
+def _tablets(opened: OpenCell) -> dict[str, dict[str, int]]:
+    """Return the tablets that run in the data cells, each with its generation, by cell."""
+    found = {}
+    for cell, host in opened.cells.hosts():
+        if cell != SYSTEM_CELL and not host.cell.lost.done():
+            records = host.cell.tablets().items()
+            found[str(cell)] = {
+                str(tablet): record.generation for tablet, record in records if host.tablet(tablet) is not None
+            }
+    return found
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
+
+

@@ -1,0 +1,48 @@
+"""Place of a node among several, as its cells need it: which of them it opens, and where their directories are.
+
+Cells have fixed homes, the nodes in turn: all nodes know them without a word, and a node that is started again has the
+cells that it had. The parent process starts none before its predecessor is gone, so no cell has two owners.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pqbroker.storage.bundles.hive import Hive
+from pqbroker.storage.bundles.placement import Elsewhere, home_of
+from pqbroker.storage.engine import Engine
+from pqbroker.storage.ids import CellId
+from pqbroker.storage.tablets.scheme import Scheme
+
+CELLS_PER_NODE = 2
+"""Data cells for each node that a first start with several nodes makes."""
+
+class CopiedRows(Protocol):
+    """Rows of scheme and hive from the node that has them."""
+
+    async def fill(self, hive: Hive, scheme: Scheme) -> None:
+        """Return when both have the rows of the other node."""
+
+    async def note_ready(self, cell: CellId) -> None:
+        """Have the hive note that a cell of this node is ready. CommitRefused."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellPlace:
+    """The place of the node of this number, from 1, among `count`. `engine`: its siblings are the data cells."""
+
+    engine: Engine
+    number: int = 1
+    count: int = 1
+    elsewhere: Elsewhere = field(default_factory=dict)
+    mirrored: CopiedRows | None = None
+    """None: the node has the system cell itself."""
+
+    def runs(self, cell: CellId) -> bool:
+        """Return True if the node opens this cell."""
+        return self.count == 1 or home_of(cell, self.count) == self.number
+
+    def missing_cells(self, known: Sequence[CellId]) -> int:
+        """Return how many data cells a first start makes."""
+        is_first = self.count > 1 and self.mirrored is None and not known
+        return CELLS_PER_NODE * self.count if is_first else 0

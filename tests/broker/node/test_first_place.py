@@ -1,0 +1,68 @@
+"""Words of other nodes at the first one: tablets that they run, and lies about them."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from pqbroker.broker.node.first_place import FirstPlace
+from pqbroker.broker.node.node_place import NodePlace
+from pqbroker.broker.peers.link_rules import LinkTerms
+from pqbroker.broker.peers.peer_frames import LinkBroken
+from pqbroker.broker.peers.peer_link import PeerLink
+from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
+from pqbroker.storage.memory import MemoryEngine
+
+PLACE = NodePlace(1, 2, (), MemoryEngine(1 << 20), "/tmp/none", LinkTerms(b"secret"))
+
+
+class End:
+    """A link, as far as the first node's side looks at it."""
+
+    def __init__(self, node: int) -> None:
+        self.node = node
+
+
+def _told(place: NodePlace, tablets: Any, node: int = 2) -> FirstPlace:
+    first = FirstPlace(place, cast(Any, None), cast(Any, None))
+    first.noted(cast(PeerLink, End(node)), encode_peer_call(PeerMethod.CONFIRM, tablets))
+    return first
+
+
+async def test_tablets_of_a_node_are_known_until_it_names_others_or_its_link_closes() -> None:
+    place = replace(PLACE, elsewhere={})
+    first = _told(place, {"2": {"70": 3, "71": 1}, "4": {}})
+    assert place.elsewhere == {2: {70: 3, 71: 1}, 4: {}}
+    end = cast(PeerLink, End(2))
+    first.noted(end, encode_peer_call(PeerMethod.CONFIRM, {"2": {"70": 4}}))
+    assert place.elsewhere == {2: {70: 4}}
+    first.closed(end, "the test ends")
+    assert place.elsewhere == {}
+
+
+@pytest.mark.parametrize(
+    "tablets", [None, 5, [], {"2": 5}, {"x": {}}, {"2": {"70": "y"}}, {"1": {}}, {"0": {}}, {"-2": {}}, {"3": {}}]
+)
+async def test_lies_about_tablets_break_the_link(tablets: Any) -> None:
+    place = replace(PLACE, elsewhere={})
+    with pytest.raises(LinkBroken):
+        _told(place, tablets)
+    assert place.elsewhere == {}
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"", b"\1", b"\xff\0\0\0\0", b"\3\xff\xff\xff\xff{}", b"\3\0\0\0\2{]", b"\3\0\0\x13\x88" + b"[" * 5000,
+        b"\7\0\0\0\1\xff",
+    ],
+)
+def test_a_payload_that_is_none_breaks_the_link(payload: bytes) -> None:
+    with pytest.raises(LinkBroken):
+        decode_peer_call(payload)
+
+
+def test_a_payload_is_read_as_it_was_written() -> None:
+    payload = encode_peer_call(PeerMethod.KAFKA, {"host": "é"}, b"\0frame")
+    method, head, body = decode_peer_call(payload)
+    assert (method, head, bytes(body)) == (PeerMethod.KAFKA, {"host": "é"}, b"\0frame")
