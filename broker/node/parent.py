@@ -28,6 +28,7 @@ from pqbroker.broker.peers.link_rules import LinkTerms
 from pqbroker.broker.peers.peer_frames import LinkBroken
 from pqbroker.broker.peers.peer_link import PeerLink, PeerRefused
 from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
+from pqbroker.broker.services.cells.cell_place import CELLS_PER_NODE
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.peers import NODES_MAX
 from pqbroker.storage.disk.directory import fsync_directory
@@ -55,6 +56,11 @@ def count_nodes(text: str, settings: BrokerSettings, data: str) -> int:
         raise WrongSettings(f"--nodes is {nodes}; a broker has 1 to {NODES_MAX}")
     if nodes > 1 and data == MEMORY:
         raise WrongSettings(f"--nodes is {nodes}, and nodes share no memory: give --data a directory, or --nodes 1")
+    if nodes > 1 and CELLS_PER_NODE * nodes > settings.cells_max:
+        raise WrongSettings(
+            f"--nodes is {nodes}, which needs {CELLS_PER_NODE * nodes} data cells, and pqbroker.cells.max is "
+            f"{settings.cells_max}: raise it, or have fewer nodes"
+        )
     if nodes > 1 and not settings.test_door:
         raise WrongSettings(
             f"--nodes is {nodes}, and more than one node is not ready in this version: groups and transactions are "

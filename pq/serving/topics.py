@@ -480,11 +480,13 @@ class Topics:
                 _log.warning("the auto trim of %s-%d waits: %s", name, server.index, refusal)
 
     def _served_partitions(self) -> Iterator[tuple[Topic, PartitionServer]]:
-        """Yield the partitions of the topics that are served now, each as it is looked at: to list tens of thousands
-        takes long."""
+        """Yield the partitions of the topics that are served now, without those of other nodes, each as it is looked
+        at: to list tens of thousands takes long."""
         for topic in list(self._topics.values()):
+            record = topic.record
             for server in topic.partitions:
-                yield topic, server
+                if not self._cells.is_elsewhere(record.cell_of(server.index // record.partitions_per_tablet)):
+                    yield topic, server
 
     def _partition(self, name: str, index: int) -> PartitionServer | None:
         topic = self._topics.get(name)

@@ -58,6 +58,10 @@ class OpenCells:
         assert cell != SYSTEM_CELL
         self._hosts.pop(cell, None)
 
+    def is_elsewhere(self, cell: CellId) -> bool:
+        """Return True if another node has the cell open."""
+        return cell in self._elsewhere and cell not in self._hosts
+
     def place(self, bundle: str, count: int) -> Sequence[CellId]:
         """The cells of `count` new tablets of a bundle: those that take writes, if any does. NoHealthyCell."""
         healthy = dict(self._healthy(bundle))

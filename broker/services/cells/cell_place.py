@@ -15,7 +15,7 @@ from pqbroker.storage.ids import CellId
 from pqbroker.storage.tablets.scheme import Scheme
 
 CELLS_PER_NODE = 2
-"""Data cells for each node that a first start with several nodes makes."""
+"""Data cells for each node that a start with several nodes makes, where there are fewer than nodes."""
 
 class CopiedRows(Protocol):
     """Rows of scheme and hive from the node that has them."""
@@ -43,6 +43,7 @@ class CellPlace:
         return self.count == 1 or home_of(cell, self.count) == self.number
 
     def missing_cells(self, known: Sequence[CellId]) -> int:
-        """Return how many data cells a first start makes."""
-        is_first = self.count > 1 and self.mirrored is None and not known
-        return CELLS_PER_NODE * self.count if is_first else 0
+        """Return how many data cells a start makes beside the known ones: enough for all nodes, where some of them
+        would have none."""
+        is_short = self.count > 1 and self.mirrored is None and len(known) < self.count
+        return CELLS_PER_NODE * self.count - len(known) if is_short else 0

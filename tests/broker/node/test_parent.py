@@ -25,13 +25,14 @@ from tests.support.several_nodes import SeveralNodes, is_running
 from tests.support.waiting import wait_until
 
 PATIENCE_S = 60.0
-FOR_TESTS = BrokerSettings(test_door=True)
+FOR_TESTS = BrokerSettings(test_door=True, cells_max=2 * NODES_MAX)
 
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralNodes]:
     place = tmp_path_factory.mktemp("nodes")
-    several = SeveralNodes(place / "data", 2, {"pqbroker.node.silence.ms": "10000"}, place / "log")
+    settings = {"pqbroker.node.silence.ms": "10000", "log.retention.check.interval.ms": "200"}
+    several = SeveralNodes(place / "data", 2, settings, place / "log")
     try:
         several.start()
         yield several
@@ -91,6 +92,7 @@ def test_what_a_killed_node_acknowledged_is_read_once_and_in_order(nodes: Severa
     assert _read(client, "spread", 4, 2000) == list(range(2000))
     wait_until(lambda: _leaders(admin, "spread") == {1, 2}, "two nodes lead partitions again", PATIENCE_S)
     assert nodes.pids()[2] != killed
+    assert "retention of spread" not in nodes.log  # each node looks after its own partitions
 
 
 def test_a_topic_that_is_made_again_has_nothing_of_the_one_before(nodes: SeveralNodes) -> None:
@@ -157,6 +159,7 @@ def test_auto_is_a_node_for_each_core(monkeypatch: pytest.MonkeyPatch) -> None:
         ("-1", "data", FOR_TESTS, "give a number from 1 to 32, or auto"),
         ("two", "data", FOR_TESTS, "give a number from 1 to 32, or auto"),
         ("2", MEMORY, FOR_TESTS, "nodes share no memory: give --data a directory"),
+        ("9", "data", BrokerSettings(test_door=True), "needs 18 data cells, and pqbroker.cells.max is 16: raise it"),
         ("2", "data", BrokerSettings(), "more than one node is not ready in this version"),
     ],
 )

@@ -33,5 +33,6 @@ async def test_new_tablets_go_to_cells_of_other_nodes_too_and_not_to_the_system_
         cells.place("default", 1)
     elsewhere |= {CellId(1): {TabletId(9): 1, TabletId(10): 1}, CellId(2): {}, CellId(7): {}}
     assert sorted(cells.place("default", 4)) == [1, 2, 2, 2]
+    assert [cells.is_elsewhere(CellId(cell)) for cell in range(4)] == [False, True, True, False]
     cells.leaving.add(CellId(2))
     assert cells.place("default", 1) == [1]
