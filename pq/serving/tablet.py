@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from pqbroker.pq.log.consumers import Consumers
 from pqbroker.pq.log.partition import OfNode, Partition
@@ -23,6 +24,9 @@ from pqbroker.storage.tablets.tablet import TabletStorage
 from pqbroker.storage.unreadable import StoredUnreadable
 
 _log = logging.getLogger(__name__)
+
+NO_LEADER_EPOCH: Final = -1
+"""Leader epoch of a partition whose cell is not open, where none is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +98,15 @@ class PqTablet:
         self._start_s = time() - begun_s
         self._share.memory.starts.observe(self._start_s)
 
-    def await_cell(self, storage: TabletStorage) -> None:
-        """The tablet's cell is not open: its partitions are lost until `start`. `storage` stands in and is lost too."""
+    def await_cell(self, storage: TabletStorage, generation: int | None = None) -> None:
+        """The tablet's cell is not open: its partitions are lost until `start`. `storage` stands in and is lost too.
+        `generation`: the last one that is known, which clients may know too; a lower epoch would be dropped by them."""
         self.awaits_cell = True
         self._storage = storage
         self.kv = self._key_values(storage)
         self.partitions = {index: self._lost(index) for index in self._indexes}
+        for server in self.partitions.values():
+            server.leader_epoch = NO_LEADER_EPOCH if generation is None else self._settings.epoch_base + generation
 
     async def add(self, index: int) -> None:
         """Serve one partition more: what is stored of it, or an empty one; refused when it is unreadable."""

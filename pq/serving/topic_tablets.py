@@ -53,7 +53,8 @@ class TopicTablets:
                 tablet = PqTablet(record.name, indexes, topic.settings(number), self._share, renewed)
                 host = self._cells.host(cell)
                 if host is None:
-                    tablet.await_cell(self._cells.absent_storage(tablet_id))
+                    known = self._cells.known_generation(cell, tablet_id)
+                    tablet.await_cell(self._cells.absent_storage(tablet_id), known)
                 else:
                     await host.start(tablet_id, tablet, self._changes, tablet.lose)
                 topic.tablets[tablet_id] = tablet

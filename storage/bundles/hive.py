@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE, Bundle, BundleRefused, check_removal
+from pqbroker.storage.bundles.cell_opening import OPENING_COLUMNS, CellOpening
 from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.tablets.base_tablet import BaseTablet
 from pqbroker.storage.tablets.hosting import TabletHost, TabletPage, TabletSample
@@ -28,7 +29,8 @@ HIVE_FORMAT = 1
 HIVE_FACTS = "facts"
 BUNDLES = "bundles"
 CELLS = "cells"
-"""Row sets of the hive."""
+OPENINGS = "openings"
+"""Row sets of the hive; that of openings is laid out with the first one, and left alone by earlier releases."""
 BUNDLES_MAX = 100
 
 T = TypeVar("T")
@@ -54,11 +56,12 @@ class CellRecord:
 class HiveState:
     """The state that the rows of a hive describe. Only `follow` changes it."""
 
-    __slots__ = ("bundles", "cells", "facts")
+    __slots__ = ("bundles", "cells", "facts", "openings")
 
     def __init__(self) -> None:
         self.bundles: dict[str, Bundle] = {DEFAULT_BUNDLE: Bundle(DEFAULT_BUNDLE)}
         self.cells: dict[CellId, CellRecord] = {}
+        self.openings: dict[CellId, CellOpening] = {}
         self.facts: dict[str, Any] = {}
 
     def check(self) -> None:
@@ -85,6 +88,10 @@ class HiveState:
             self.cells.pop(CellId(item), None)
             if stored is not None:
                 self.cells[CellId(item)] = CellRecord(CellId(item), stored["bundle"], CellState(stored["state"]))
+        elif row_set == OPENINGS:
+            self.openings.pop(CellId(item), None)
+            if stored is not None:
+                self.openings[CellId(item)] = CellOpening.read(CellId(item), stored)
 
 
 class Hive:
@@ -158,6 +165,11 @@ class Hive:
         """All but the system cell, by id."""
         return MappingProxyType(self._state.cells)
 
+    @property
+    def openings(self) -> Mapping[CellId, CellOpening]:
+        """Return the last known opening of each cell; those of cells that were never open are missing."""
+        return MappingProxyType(self._state.openings)
+
     async def create_bundle(self, bundle: Bundle) -> None:
         """BundleRefused when the name is taken, or there are too many."""
 
@@ -219,9 +231,31 @@ class Hive:
 
         await self._change(plan)
 
+    async def note_opening(self, opening: CellOpening) -> bool:
+        """Note how a cell is open now; nothing is stored where that is known. False: the cell is unknown, or was opened
+        later by another owner."""
+
+        def plan(changes: RowChanges) -> bool:
+            known = self.openings.get(opening.cell)
+            if opening.cell not in self.cells or (known is not None and known.generation > opening.generation):
+                return False
+            if known != opening:
+                if OPENINGS not in changes.row_sets:
+                    changes.create_row_set(OPENINGS, [("cell", "int")], OPENING_COLUMNS)
+                changes.put(OPENINGS, (opening.cell,), opening.row())
+            return True
+
+        return await self._change(plan)
+
     async def forget_cell(self, cell: CellId) -> None:
         """Forget a cell. What it stored is gone."""
-        await self._change(lambda changes: changes.delete(CELLS, (cell,)))
+
+        def plan(changes: RowChanges) -> None:
+            changes.delete(CELLS, (cell,))
+            if OPENINGS in changes.row_sets:
+                changes.delete(OPENINGS, (cell,))
+
+        await self._change(plan)
 
     async def copy(self, plan: Callable[[RowChanges], T]) -> T:
         """Have the rows become those of another node's hive, or nearer to them; return what `plan` returns."""

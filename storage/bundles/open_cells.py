@@ -68,6 +68,12 @@ class OpenCells:
         written = {cell: count for cell, count in healthy.items() if not self._is_reading_only(cell)}
         return place(count, bundle, written or healthy)
 
+    def known_generation(self, cell: CellId, tablet_id: TabletId) -> int | None:
+        """Return the generation that a tablet of a cell that is not open had at the cell's last opening, wherever that
+        was; None: unknown."""
+        opening = None if self._hive is None else self._hive.openings.get(cell)
+        return None if opening is None else opening.epochs.get(tablet_id)
+
     def absent_storage(self, tablet_id: TabletId) -> TabletStorage:
         """Return what stands in for the storage of a tablet whose cell is not open: it is lost, and holds nothing."""
         if self._absent is None:

@@ -41,7 +41,7 @@ from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.bundles.hive import Hive
 from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.engine import CommitRefused, DirectoryGone, Engine, EngineError, Fenced, Opener, ShardLost
-from pqbroker.storage.ids import TabletId
+from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.quarantine import HELD_CURE, QUARANTINE_CURE
 from pqbroker.storage.tablets.cell import Cell, TabletUnknown
 from pqbroker.storage.tablets.hosting import TabletHost
@@ -349,7 +349,11 @@ class CellOwner:
 
         Its clients learn that it moved, and find it again. It is completed even if the caller is cancelled.
         """
-        return await uninterrupted(self.current.cells.host_of(tablet_id).restart(tablet_id))
+        opened = self.current
+        host = opened.cells.host_of(tablet_id)
+        generation = await uninterrupted(host.restart(tablet_id))
+        await opened.others.note_opening(CellId(int(host.cell.name)))
+        return generation
 
     async def close(self) -> None:
         await self._stop(self.current)

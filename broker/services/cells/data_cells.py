@@ -11,7 +11,7 @@ the scheme's last changes is not known then. A cell on a node whose tags its bun
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.storage import parse_pools, parse_profile
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE, BundleRefused
+from pqbroker.storage.bundles.cell_opening import CellOpening
 from pqbroker.storage.bundles.hive import CellRecord, CellState, Hive
 from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.bundles.placement import cells_to_open
@@ -179,6 +180,20 @@ class DataCells:
         `TabletMoves.move`."""
         async with self._changes:
             await uninterrupted(self._move(owner, tablet_id, cell))
+            await self.note_opening(cell)
+
+    async def note_opening(self, cell: CellId) -> None:
+        """Have the hive know how a cell is open now, after its opening and after tablets in it got other generations.
+        It may be refused: then the hive knows an earlier one, which costs no more than answers without it. A node with
+        a mirror of the hive notes nothing: it tells the first node."""
+        host = self._cells.host(cell)
+        if host is None or cell == SYSTEM_CELL or self._place.mirrored is not None:
+            return
+        tablets = host.cell.tablets().values()
+        opening = CellOpening.of(cell, self._settings.node_id, host.cell.generation, tablets)
+        with suppress(CommitRefused, ShardLost):
+            if not await self._hive.note_opening(opening):
+                log.warning("cell %d is open in generation %d, the hive knows a later one", cell, opening.generation)
 
     async def glue(self, topic: Topic, glue: Glue, change: Reshard) -> Topic:
         """Reshard a table so that rows of tablets join those of another one; no backup is taken meanwhile. Raises as
@@ -251,12 +266,15 @@ class DataCells:
             await self._leave(cell)
 
     async def _evacuate(self, cell: CellId) -> None:
-        bundle = self._hive.cells[cell].bundle
+        bundle, others = self._hive.cells[cell].bundle, set[CellId]()
         for tablet_id, _, kind, object_id in list(self._scheme.owned_tablets(cell)):
             owner = self._objects[kind.name].owner(object_id)
             if owner is not None and owner.home_of(tablet_id) == cell:  # else it has followed another one
                 (other,) = self._cells.place(bundle, 1)
                 await uninterrupted(self._move(owner, tablet_id, other))
+                others.add(other)
+        for other in others:  # a note has all tablets of its cell
+            await self.note_opening(other)
 
     async def _move(self, owner: TabletOwner, tablet_id: TabletId, cell: CellId) -> None:
         """Move a tablet, and those that have to live in its cell. Raises as `TabletMoves.move`."""
@@ -365,6 +383,7 @@ class DataCells:
                 await self._note_ready(cell)
             await self._serve(cell, host)
             await opened.release()
+            await self.note_opening(cell)
         except BaseException:
             self._cells.remove(cell)
             await _close(host)

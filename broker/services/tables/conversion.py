@@ -58,7 +58,7 @@ async def _to_static(caller: TablesCaller, topic: Topic) -> Topic:
         if _stand(topic) != stood:
             text = f"rows of {record.name} were written or trimmed meanwhile"
             raise TableError("WRONG_STATE", text, "Leave its tablets unmounted, and give the command again.")
-        epoch = max(partition.leader_epoch for partition in topic.partitions)
+        epoch = max(record.epoch_base, *(partition.leader_epoch for partition in topic.partitions))
         after = replace(record.with_table(_static(record.table, epoch)), topic_id=topic_id)
         return Resharded(after, [0], {0: tablet_id})
 

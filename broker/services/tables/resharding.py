@@ -53,7 +53,7 @@ async def reshard(caller: TablesCaller, name: str, change: ReshardChange) -> Top
             text = f"rows of {topic.record.name} were written or trimmed meanwhile"
             raise TableError("WRONG_STATE", text, "Leave its tablets unmounted, and give the command again.")
         topics.check_room(len(plan.origins) - record.partitions)
-        epoch = max(partition.leader_epoch for partition in topic.partitions)
+        epoch = max(record.epoch_base, *(partition.leader_epoch for partition in topic.partitions))
         assert record.table is not None
         return Resharded(record.with_table(_table(record.table, plan, epoch)), plan.origins)
 
