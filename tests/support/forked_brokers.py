@@ -134,7 +134,7 @@ def executed() -> Iterator[None]:
 def fork(command: Sequence[str], log: IO[bytes], environment: Mapping[str, str]) -> Launched:
     """Start a broker, by exec if its environment calls for that."""
     parent = _started()
-    if _read_early(environment) != _read_early(parent.environment):
+    if "serve" not in command or _read_early(environment) != _read_early(parent.environment):
         return process.execute(command, log, environment)
     place = command.index("serve")
     return parent.fork(command[place:], log, environment)

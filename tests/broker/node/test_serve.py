@@ -5,11 +5,13 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from pqbroker.fixture import process as launching
 from pqbroker.testing import broker
 from tests.support.drivers.driver import Message
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
@@ -26,11 +28,16 @@ def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
 
 
 def refusal(*arguments: str, **environment: str) -> tuple[int, str]:
-    """Exit status and standard error of a command that does not serve."""
-    process = start(*arguments, **environment)
-    output, errors = process.communicate(timeout=TIMEOUT_S)
-    assert output == ""
-    return process.returncode, errors
+    """Exit status and standard error of a command that does not serve. What it loads is loaded already where it can."""
+    command = [sys.executable, "-P", "-m", "pqbroker", *arguments]
+    with tempfile.TemporaryFile() as errors:
+        refused = launching.launch(command, errors, os.environ | environment)
+        status = refused.wait(TIMEOUT_S)
+        assert refused.stdout is not None
+        with refused.stdout as output:
+            assert output.read() == b""
+        errors.seek(0)
+        return status, errors.read().decode()
 
 
 @pytest.fixture
