@@ -109,6 +109,8 @@ async def _leave_none() -> None:
 class Surroundings:
     """The node around one opening of its cells. `settings`: those that it was started with."""
 
+    engine: Engine
+    """Engine of the system cell, or of what stands for it; `place` has that of the other cells."""
     place: CellPlace
     settings: BrokerSettings
     clock: Callable[[], int]
@@ -121,7 +123,7 @@ class Surroundings:
 
 async def open_cell(engine: Engine, settings: BrokerSettings, clock: Callable[[], int]) -> OpenCell:
     """Open the cells of a node that is the only one; as `open_around`."""
-    return await open_around(Surroundings(CellPlace(engine), settings, clock))
+    return await open_around(Surroundings(engine, CellPlace(engine), settings, clock))
 
 
 async def open_around(around: Surroundings) -> OpenCell:
@@ -139,7 +141,7 @@ async def open_around(around: Surroundings) -> OpenCell:
         cell = await Cell.open(opener, profile=profile, releases=False, commits_max=settings.tablet_commits_max)
         return await _start_all(cell, around)
 
-    return await open_or_read(around.place.engine, open_by)
+    return await open_or_read(around.engine, open_by)
 
 
 async def _start_all(cell: Cell, around: Surroundings) -> OpenCell:
@@ -241,7 +243,7 @@ class CellOwner:
         self, engine: Engine, settings: BrokerSettings, clock: Callable[[], int], place: CellPlace | None = None
     ) -> None:
         """`place`: that of the node among several."""
-        self._around = Surroundings(place or CellPlace(engine), settings, clock, self._defect)
+        self._around = Surroundings(engine, place or CellPlace(engine), settings, clock, self._defect)
         self._loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[CellLost] = self._loop.create_future()
         self.retentions = 0
