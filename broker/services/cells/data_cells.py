@@ -46,6 +46,7 @@ from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.owners import ServedObjects, TabletOwner
 from pqbroker.storage.tablets.scheme import Scheme
 from pqbroker.storage.tablets.scheme_objects import OBJECT_KINDS
+from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 from pqbroker.storage.uninterrupted import uninterrupted
 
 log = logging.getLogger(__name__)
@@ -298,6 +299,12 @@ class DataCells:
             host = self._cells.host(cell)
             if host is not None and host.cell.quarantine.is_held:
                 raise BundleRefused(f"cell {cell} was salvaged, so it is not removed: {HELD_CURE}")
+            kinds = [] if host is None else [TABLET_KINDS[one.type] for one in host.cell.tablets().values()]
+            own = [kind.name for kind in kinds if not kind.belongs_to_object]
+            if own:  # no object names them, and they would be gone with the cell
+                named = ", ".join(sorted(set(own)))
+                text = f"cell {cell} has {len(own)} tablets of the broker itself ({named}): it has to stay"
+                raise BundleRefused(text)
             await self._hive.set_state(cell, CellState.REMOVING)
         await self._leave(cell)
         await self._delete(cell)

@@ -1,4 +1,5 @@
-"""The hive knows how each cell was opened last: by whom, in which generation, and its tablets' epochs."""
+"""The hive knows how each cell was opened last: by whom, in which generation, its tablets' epochs; removals of cells
+count every tablet."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -6,11 +7,13 @@ from dataclasses import replace
 import pytest
 
 from pqbroker.protocol.errors import KafkaError
+from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.bundles.cell_opening import CellOpening
 from pqbroker.storage.bundles.hive import HiveState
 from pqbroker.storage.engine import ShardLost
 from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.tablets.mirror import Mirror
+from pqbroker.storage.tablets.tablet import TabletType
 from tests.broker.services.cells.memory_cells import CONFIG, ONE, TWO, MemoryCells, memory_cells
 from tests.pq.rig import batch
 
@@ -105,3 +108,14 @@ async def test_a_cell_is_served_though_the_hive_takes_nothing(cells: MemoryCells
     assert watched.health(ONE) == "good"
     await cells.partition(0).write(*batch(b"kept"))
     assert await cells.values() == [b"kept"]
+
+
+@pytest.mark.parametrize("evacuate", [False, True])
+async def test_a_cell_with_tablets_of_the_broker_itself_is_not_removed(cells: MemoryCells, evacuate: bool) -> None:
+    """No topic names a coordinator: it was deleted with the cell."""
+    await cells.opened.topics.delete("t")
+    await cells.host(TWO).cell.create_tablets([(TabletId(16), TabletType.COORDINATOR, "coordinator")])
+    with pytest.raises(BundleRefused, match=r"cell 2 has 1 tablets of the broker itself \(coordinator\)"):
+        await cells.opened.others.remove(TWO, evacuate=evacuate)
+    assert await cells.holds(TWO, TabletId(16))
+    await cells.opened.others.remove(ONE, evacuate=evacuate)
