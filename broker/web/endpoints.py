@@ -46,6 +46,7 @@ from pqbroker.broker.web.routing.schemas import (
 )
 from pqbroker.broker.web.routing.stream_forms import LINES
 from pqbroker.broker.web.served import ROUTES
+from pqbroker.broker.web.slots import Slot
 from pqbroker.broker.web.streams import Followers
 
 HTTP_ACCEPTED = 202
@@ -171,16 +172,17 @@ def _endpoint(route: Route, node: WebNode, shared: _Shared) -> _Handler:
         await node.turns.alone()
         _check_text(request)
         path, query, settings = _path(request), _query(route, request), node.settings
-        holder = slot_of(request).holder
+        slot = slot_of(request)
+        holder = slot.holder
         call_of = partial(
             Call, node, path, query, looks=shared.looks.of(holder), headers=request.headers, holder=holder,
-            principal=slot_of(request).principal, host=request.remote or "",
+            principal=slot.principal, host=request.remote or "",
         )  # fmt: skip
         if route.body is None:
             call = call_of(body=None)
             return await _served(route, request, call, shared)
         given = _content_type(route, request)
-        data = await _read(request, settings.http_body_bytes_max)
+        data = await _read(request, slot, settings.http_body_bytes_max)
         objects_max = settings.http_body_objects_max
         if len(data) < THREAD_FROM_BYTES or given in route.raw_types:
             body = _checked(route, data, given, objects_max)
@@ -263,10 +265,11 @@ def _content_type(route: Route, request: web.Request) -> str:
     return given
 
 
-async def _read(request: web.Request, bytes_max: int) -> bytes:
+async def _read(request: web.Request, slot: Slot, bytes_max: int) -> bytes:
     """The body as it is; Problem. While it comes, the connection waits for its client."""
-    slot = slot_of(request)
-    slot.wait()
+    is_here = request.content.is_eof()
+    if not is_here:
+        slot.wait()
     parts: list[bytes] = []
     size = 0
     try:
@@ -283,7 +286,8 @@ async def _read(request: web.Request, bytes_max: int) -> bytes:
         raise ConnectionError("the connection was closed") from None
     except web.RequestPayloadError:
         raise bad_request("the body is not encoded as Content-Encoding and Transfer-Encoding say") from None
-    slot.work()
+    if not is_here:
+        slot.work()
     return b"".join(parts)
 
 

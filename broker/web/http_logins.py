@@ -14,7 +14,7 @@ from typing import Final
 from aiohttp import web
 
 from pqbroker.broker.ground.access import ANONYMOUS, DirectCaller, Principal, audit_login
-from pqbroker.broker.ground.listeners import HTTP_NAME
+from pqbroker.broker.ground.listeners import HTTP_NAME, Listener
 from pqbroker.broker.ground.seldom_log import SeldomLog
 from pqbroker.broker.services.logins.bearer_rules import TokenRefused
 from pqbroker.broker.services.logins.listener_logins import is_http_login_required
@@ -26,6 +26,7 @@ from pqbroker.broker.web.door import slot_of
 from pqbroker.broker.web.routing.health import PATHS
 from pqbroker.broker.web.routing.node import WebNode
 from pqbroker.broker.web.routing.problems import Problem
+from pqbroker.conf.broker import BrokerSettings
 
 COOKIE: Final = "pqbroker_login"
 PAGE_TOKEN: Final = "X-Pqbroker-Page-Token"
@@ -50,6 +51,8 @@ class HttpLogins:
 
     def __init__(self, node: WebNode) -> None:
         self._node = node
+        self._known_required: tuple[BrokerSettings, tuple[Listener, ...], bool] | None = None
+        """The settings and listeners by which it was last decided if a login is required, and what was."""
         self.console = ConsoleLogins(
             node.loop.time, lambda: secrets.token_urlsafe(_RANDOM_BYTES), lambda: node.settings.console_logins_max
         )
@@ -57,7 +60,11 @@ class HttpLogins:
     @property
     def is_required(self) -> bool:
         """Return True if nobody is served without a login."""
-        return is_http_login_required(self._node.settings, self._node.listeners)
+        settings, listeners = self._node.settings, self._node.listeners
+        known = self._known_required
+        if known is None or known[0] is not settings or known[1] is not listeners:
+            known = self._known_required = settings, listeners, is_http_login_required(settings, listeners)
+        return known[2]
 
     async def enter(self, request: web.Request) -> None:
         """Have the request's connection know its sender; the audit log says one that is another than before. Problem.

@@ -4,7 +4,7 @@ The worker keeps the limits of what it reads and finds, and ends by itself; one 
 client has gone, is stopped, and killed where it does not stop.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
@@ -78,9 +78,9 @@ class TopicSearch:
     ) -> None:
         await self._task.close(error)
 
-    async def piece(self) -> bytes | None:
-        """The next lines of the answer; None at its end. QueryRefused, KafkaError."""
-        return await self._task.piece(self._ask, self._follow)
+    def piece(self) -> Awaitable[bytes | None]:
+        """Return the next lines of the answer; None at its end. QueryRefused, KafkaError."""
+        return self._task.piece(self._ask, self._follow)
 
     async def _ask(self, worker: WorkerProcess) -> None:
         await worker.send("search", self._document())

@@ -6,7 +6,7 @@ one that does not stop is killed.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -126,10 +126,9 @@ class Query:
             for scans, end_offset in self._scans:
                 scans.close(end_offset)
 
-    async def piece(self) -> bytes | None:
-        """The next piece of the answer as it is made; None at its end. QueryRefused, KafkaError."""
-        piece = await self._task.piece(self._ask, self._follow)
-        return None if piece is None else self._counted(piece)
+    def piece(self) -> Awaitable[bytes | None]:
+        """Return the next piece of the answer as it is made; None at its end. QueryRefused, KafkaError."""
+        return self._task.piece(self._ask, self._follow)
 
     async def _ask(self, worker: WorkerProcess) -> None:
         settings, question = self._settings, self._question
@@ -162,6 +161,8 @@ class Query:
                 located = await self._sorted.inputs(message.document)
                 await worker.send("inputs", {"inputs": located.documents, "chunks": located.chunks}, located.payload)
             else:
+                if message.kind == "result":
+                    self._count(len(message.payload))
                 return message
 
     async def _snapshot(self, names: list[str]) -> dict[str, Any]:
@@ -261,15 +262,14 @@ class Query:
             offset = stretch.next_offset
         await worker.send("stretches", {"stretches": shown}, payload)
 
-    def _counted(self, piece: bytes) -> bytes:
-        self._result_bytes += len(piece)
+    def _count(self, size: int) -> None:
+        self._result_bytes += size
         most = self._settings.sql_result_bytes_max
         if self._result_bytes > most:
             raise QueryRefused(
                 "RESULT_TOO_LARGE", f"the answer is larger than pqbroker.sql.result.bytes.max = {most}",
                 "Select fewer rows or columns, or raise the setting.",
             )  # fmt: skip
-        return piece
 
     def _too_many(self, running: int) -> QueryRefused:
         most = self._settings.sql_queries_max

@@ -56,12 +56,13 @@ async def query(call: Call) -> Stream:
         body["query"], format_, call.holder, body.get("timeout_ms"), body.get("explain", False), timestamp, isolation,
         body.get("params"),
     )  # fmt: skip
+    settings = call.node.settings
     try:
-        check_params(question.params, call.node.settings)
+        check_params(question.params, settings)
     except QueryRefused as refusal:
         raise _problem(refusal) from None
     targets = CallersTargets(call)
-    asked = Query(call.node.workers, call.node.settings, targets, question)
+    asked = Query(call.node.workers, settings, targets, question)
     if question.explain:
         return Stream(JSON, _explained(asked), has_end=True)
     return Stream(CONTENT_TYPES[format_], _answered(asked, format_, targets), has_end=True)

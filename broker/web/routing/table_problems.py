@@ -1,9 +1,11 @@
 """Refusals of tables, as problems; what knows of tables is loaded with the first answer that asks them."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from pqbroker.broker.web.routing.loading import LoadedLater
 from pqbroker.broker.web.routing.problems import Problem
+from pqbroker.broker.web.routing.routes import Call
 
 _STATUSES: Mapping[str, int] = {
     "NO_TABLE": 404, "NO_TABLET": 404, "NO_BUNDLE": 404, "NO_CELL": 404,
@@ -49,3 +51,14 @@ async def told(answer: Awaitable[Any]) -> Any:
     except TableError as refusal:
         status = _STATUSES.get(refusal.code, 400)
         raise Problem(status, refusal.code, refusal.message, refusal.cure, yt_number(refusal.code)) from None
+
+
+def served_by(commands: LoadedLater[Any], routes: str, name: str) -> Callable[[Call], Awaitable[Any]]:
+    """Return the function `name` of commands that are loaded with the first call; what it refuses is a problem.
+    `routes`: module of the routes, by which OpenAPI names the operation."""
+
+    async def serve(call: Call) -> Any:
+        return await told(getattr(await commands.get(), name)(call))
+
+    serve.__module__, serve.__name__ = routes, name
+    return serve

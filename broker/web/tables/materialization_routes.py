@@ -1,12 +1,12 @@
 """Routes of materializations. What serves them is loaded with the first request for one, as that of tables is."""
 
-from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from pqbroker.broker.web.routing.loading import LoadedLater
-from pqbroker.broker.web.routing.routes import AFTER_NAME, LIMIT, Call, Parameter, Route
+from pqbroker.broker.web.routing.routes import AFTER_NAME, LIMIT, Parameter, Route
 from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, Schema, array_of, nullable, object_of
-from pqbroker.broker.web.routing.table_problems import told
+from pqbroker.broker.web.routing.table_problems import served_by
 
 
 def _load() -> Any:
@@ -15,18 +15,7 @@ def _load() -> Any:
     return materialization_commands
 
 
-_commands = LoadedLater(_load)
-
-
-def _served(name: str) -> Callable[[Call], Awaitable[Any]]:
-    """The function `name` of the commands, which are loaded with the first call; what it refuses is a problem."""
-
-    async def serve(call: Call) -> Any:
-        commands = await _commands.get()
-        return await told(getattr(commands, name)(call))
-
-    serve.__name__ = name
-    return serve
+_served = partial(served_by, LoadedLater(_load), __name__)
 
 
 _ORIGINS: Schema = {"type": "object", "additionalProperties": TEXT}
