@@ -14,6 +14,8 @@ from pqbroker.security.client_properties import PLAIN, ClientSecurity, client_se
 from pqbroker.security.errors import SecurityError
 
 if TYPE_CHECKING:
+    import ssl
+
     from pyspark.sql import SparkSession
 
 _PASSED_ON = ("security.", "ssl.", "sasl.")
@@ -45,6 +47,24 @@ def client_settings() -> dict[str, str]:
 def spark_options() -> dict[str, str]:
     """Return the options for security of Spark's Kafka source and sink."""
     return {f"kafka.{name}": text for name, text in client_settings().items()}
+
+
+def http_login() -> tuple[str, str] | Path | None:
+    """Return the login of requests by HTTP: user and password, or the file of a token; None: nobody logs in."""
+    login = _in_force[0].login
+    if login is None or login.token_file is not None:
+        return None if login is None else login.token_file
+    return login.user, login.password
+
+
+def tls() -> "ssl.SSLContext | None":
+    """Return the context of TLS for https; None: that of the system."""
+    options = _in_force[0].tls
+    if options is None:
+        return None
+    from pqbroker.security.contexts import client_context
+
+    return client_context(options)
 
 
 def allow_token(spark: "SparkSession") -> None:

@@ -12,7 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 
-from pqbroker.pipeline.connection_security import client_settings, worker_options
+from pqbroker.pipeline.connection_security import client_settings, http_login, tls, worker_options
 from pqbroker.pipeline.errors import JobError
 from pqbroker.pipeline.expected_columns import JSON, TopicValues, check_columns, check_written
 from pqbroker.pipeline.lakes.landing import is_pattern, matching
@@ -21,7 +21,8 @@ from pqbroker.pipeline.topics_shown import shown_topics
 from pqbroker.tables.columns import Column
 from pqbroker.tables.paths import ROOT, topic_name
 from pqbroker.tables.refusals import TableError
-from pqbroker.tables.schema import read_schema
+from pqbroker.tables.schema import SYSTEM, read_schema
+from pqbroker.tables.types import TYPES
 
 T = TypeVar("T")
 _TIMEOUT_S = 30.0
@@ -31,6 +32,8 @@ _SAMPLE = 100
 """Newest values that are looked at for fields of a schema."""
 _SCHEMA, _FORMAT, _INVALID = "pq.schema", "value.format", "value.invalid"
 _REFUSE = "refuse"
+_HTTP = "pqbroker.advertised.http"
+_HTTP_TIMEOUT_S = 10.0
 _COLUMNS_MAX = 1 << 20
 
 
@@ -43,10 +46,11 @@ def check_schema(broker: str, topic: str, schema: str) -> list[str]:
     """Return lines that warn of columns of a schema that values of the topic lack. JobError for a column that a table
     has not, or has in another type."""
     configs = _ask(broker, _configs(broker, topic))
+    columns = _columns(broker, topic, configs)
     values = [_object(value) for value in _ask(broker, _newest(broker, topic, _SAMPLE))]
     objects = [value for value in values if isinstance(value, dict)]
     others = [value for value in values if isinstance(value, bytes)]
-    found = TopicValues(topic, _columns(configs), configs.get(_FORMAT) or JSON, objects, others)
+    found = TopicValues(topic, columns, configs.get(_FORMAT) or JSON, objects, others)
     return check_columns(read_columns(schema), found)
 
 
@@ -54,13 +58,13 @@ def check_rows(broker: str, topic: str, names: Collection[str], origin: str) -> 
     """JobError where the topic is a table that refuses records, and rows with columns of these names lack one."""
     configs = _ask(broker, _configs(broker, topic))
     if configs.get(_INVALID) == _REFUSE and (configs.get(_FORMAT) or JSON) == JSON:
-        check_written(topic, _columns(configs), names, origin)
+        check_written(topic, _columns(broker, topic, configs), names, origin)
 
 
 def check_copied(source: tuple[str, str], target: tuple[str, str]) -> None:
     """JobError where rows of one table are none of the other: a broker and a topic of each."""
     configs = _ask(source[0], _configs(*source))
-    columns = _columns(configs)
+    columns = _columns(*source, configs)
     if columns and (configs.get(_FORMAT) or JSON) == JSON:
         names = [column.name for column in columns if column.part == "value"]
         check_rows(*target, names, f"table {source[1]}")
@@ -108,25 +112,52 @@ def _no_topic(broker: str, name: str, known: Sequence[str]) -> JobError:
 
 
 async def _configs(broker: str, topic: str) -> Mapping[str, str]:
-    """Return the configs that say of which form values are; none where the broker has none, or does not show them."""
+    """Return the configs that say of which form values are, and the broker's HTTP address; none where the broker has
+    none, or does not show them."""
     admin = AIOKafkaAdminClient(
         bootstrap_servers=broker, client_id="pqbroker-pipeline", **worker_options(client_settings())
     )
     try:
         await asyncio.wait_for(admin.start(), _TIMEOUT_S)
         asked = ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys((_SCHEMA, _FORMAT, _INVALID), ""))
-        (answer,) = await asyncio.wait_for(admin.describe_configs([asked]), _TIMEOUT_S)
+        about: Any = await asyncio.wait_for(admin.describe_cluster(), _TIMEOUT_S)
+        node = str(about["brokers"][0]["node_id"])
+        address = ConfigResource(ConfigResourceType.BROKER, node, {_HTTP: ""})
+        answers = await asyncio.wait_for(admin.describe_configs([asked, address]), _TIMEOUT_S)
     finally:
         await admin.close()
-    return {entry[0]: entry[1] or "" for resource in answer.resources for entry in resource[4]}
+    resources = (resource for answer in answers for resource in answer.resources)
+    return {entry[0]: entry[1] or "" for resource in resources for entry in resource[4]}
 
 
-def _columns(configs: Mapping[str, str]) -> Sequence[Column]:
-    """Return the columns of a table; none of another topic, or of a schema of a later release."""
-    try:
-        return tuple(read_schema(json.loads(configs[_SCHEMA]), _COLUMNS_MAX).columns.values())
-    except (KeyError, ValueError, TableError):
-        return ()
+def _columns(broker: str, topic: str, configs: Mapping[str, str]) -> Sequence[Column]:
+    """Return the columns of a table, or of a topic with a schema; none of another topic, of a schema of a later
+    release, or where the broker does not show them to this user."""
+    with suppress(KeyError, ValueError, TableError):
+        if configs.get(_SCHEMA):
+            return tuple(read_schema(json.loads(configs[_SCHEMA]), _COLUMNS_MAX).columns.values())
+        if configs.get(_HTTP):
+            return _columns_by_http(broker, topic, configs[_HTTP])
+    return ()
+
+
+def _columns_by_http(broker: str, topic: str, address: str) -> Sequence[Column]:
+    """Return the columns that a table was made with. The login goes to the broker's own host alone, and plainly only
+    where connections to Kafka are plain too."""
+    from pqbroker.client import Client, ClientError
+
+    host = address.rpartition("://")[2].rpartition(":")[0]
+    is_encrypted = address.startswith("https://")
+    context = tls()
+    is_safe = host == broker.rpartition(":")[0] and (is_encrypted or context is None)
+    login, used = http_login() if is_safe else None, context if is_encrypted else None
+    with suppress(ClientError, OSError), Client(address, timeout_s=_HTTP_TIMEOUT_S, tls=used, login=login) as client:
+        return tuple(
+            Column(column.name, TYPES[column.type], column.is_required, column.part)
+            for column in client.table(topic).columns() or ()
+            if not column.name.startswith(SYSTEM)
+        )
+    return ()
 
 
 def _object(value: bytes) -> dict[str, Any] | bytes:

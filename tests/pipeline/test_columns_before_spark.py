@@ -1,6 +1,7 @@
 """Columns and topics that a job cannot have, named before Spark starts."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from pqbroker.client import Client, Column
 from pqbroker.pipeline.__main__ import main
+from pqbroker.pipeline.connection_security import use_security
 from pqbroker.pipeline.errors import JobError
 from pqbroker.pipeline.looking import check_copied, check_rows, check_schema, check_topics
 from pqbroker.pipeline.relays.first_rows import first_columns
@@ -117,6 +120,34 @@ def test_a_field_beside_the_columns_of_a_table_may_be_landed(running: Broker) ->
     assert check_schema(running.kafka, "wider", "id BIGINT, more STRING") == []
     with pytest.raises(JobError, match="table wider has no column 'other'"):
         check_schema(running.kafka, "wider", "id BIGINT, other STRING")
+
+
+def test_the_columns_of_a_table_are_known_as_those_of_a_topic(running: Broker) -> None:
+    """A table has its columns from its making, and no config shows them."""
+    with Client(running.http) as client:
+        columns = [Column("id", "int64", is_required=True), Column("name", "utf8"), Column("at", "int64", part="key")]
+        client.table("//made/here").create(columns, mount=True)
+    assert check_schema(running.kafka, "made.here", "id BIGINT, name STRING") == []
+    for schema, why in (
+        ("id BIGINT, nam STRING", "table made.here has no column 'nam'. Did you mean 'name'?"),
+        ("id BOOLEAN", "is int64, which BOOLEAN does not fit"), ("at BIGINT", "lies in the key"),
+    ):  # fmt: skip
+        with pytest.raises(JobError, match=re.escape(why)):
+            check_schema(running.kafka, "made.here", schema)
+
+
+def test_columns_are_asked_for_by_the_login_of_the_job(tmp_path: Path) -> None:
+    with memory_broker(users={"root": "Secret-1"}) as locked:
+        properties = tmp_path / "client.properties"
+        properties.write_text("".join(f"{name}={text}\n" for name, text in locked.login().items()))
+        with Client(locked.http, login=("root", "Secret-1")) as client:
+            client.table("t").create([Column("id", "int64")], mount=True)
+        use_security(properties)
+        try:
+            with pytest.raises(JobError, match="table t has no column 'name'"):
+                check_schema(locked.kafka, "t", "name STRING")
+        finally:
+            use_security(None)
 
 
 def test_values_that_are_no_objects_are_warned_of(running: Broker) -> None:
