@@ -12,6 +12,7 @@ from typing import Any, Final
 from pqbroker.broker.kafka.apis.answer import Answer
 from pqbroker.broker.kafka.apis.context import KafkaNode
 from pqbroker.broker.kafka.apis.parked_fetch import ENOUGH, ParkedFetch, count_readable
+from pqbroker.pq.serving.watchers import Watchers
 
 _AT_ONCE: Final = 100
 """Partitions between two looks at the time: a fraction of a millisecond."""
@@ -20,7 +21,10 @@ _AT_ONCE: Final = 100
 class LongFetchWait:
     """`read` makes the answer, in the dispatcher's hands."""
 
-    __slots__ = ("_is_finished", "_is_looking", "_is_moved", "_node", "_parked", "_read", "_tasks", "_timer", "answer")
+    __slots__ = (
+        "_is_finished", "_is_looking", "_is_moved", "_node", "_parked", "_read", "_tasks", "_timer",
+        "_watched", "answer",
+    )
 
     def __init__(self, node: KafkaNode, parked: ParkedFetch, read: Callable[[], Awaitable[Any]]) -> None:
         self._node = node
@@ -29,6 +33,8 @@ class LongFetchWait:
         self._is_finished = self._is_looking = self._is_moved = False
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._watched: list[Watchers] = []
+        """Watchers that this one is among: another request of its session may change what that wants meanwhile."""
         self.answer: Answer[Any] = Answer(hurry=self._finish)
 
     async def park(self) -> bool:
@@ -51,14 +57,14 @@ class LongFetchWait:
             if not number % _AT_ONCE:
                 await self._node.turns.breathe()
             if wanted.partition is not None:
+                self._watched.append(wanted.partition.watchers)
                 wanted.partition.watchers.put(self, advanced)
 
     async def _unwatch(self) -> None:
-        for number, wanted in enumerate(self._parked.wanted):
+        for number, watchers in enumerate(self._watched):
             if not number % _AT_ONCE:
                 await self._node.turns.breathe()
-            if wanted.partition is not None:
-                wanted.partition.watchers.forget(self)
+            watchers.forget(self)
 
     async def _is_met(self) -> bool:
         parked, wanted, readable = self._parked, self._parked.wanted, 0

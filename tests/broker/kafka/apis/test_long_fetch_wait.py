@@ -25,8 +25,8 @@ class Bench:
         self.turns = 0
         loop = asyncio.get_running_loop()
         node = SimpleNamespace(loop=loop, turns=Turns(loop, self._passes))
-        parked = ParkedFetch(list(map(wanted, self.partitions)), READ_UNCOMMITTED, min_bytes, wait_ms)
-        self.wait = LongFetchWait(cast(Node, node), parked, self._read)
+        self.parked = ParkedFetch(list(map(wanted, self.partitions)), READ_UNCOMMITTED, min_bytes, wait_ms)
+        self.wait = LongFetchWait(cast(Node, node), self.parked, self._read)
 
     async def _read(self) -> tuple[str, int]:
         return "read", self.watched
@@ -53,6 +53,16 @@ async def test_it_is_answered_when_one_of_its_partitions_moves_and_lets_go_of_al
     await until(lambda: bench.wait.answer.settled)
     await until(lambda: bench.watched == 0)
     assert bench.turns > 3 * COUNT // 100
+
+
+async def test_it_lets_go_of_what_another_request_of_its_session_wants_no_more() -> None:
+    """Partitions that the other one could not read had watched for the Fetch as long as they lived."""
+    bench = Bench()
+    assert await bench.wait.park()
+    for one in bench.parked.wanted[:100]:
+        one.partition = None
+    bench.advance()
+    await until(lambda: bench.watched == 0)
 
 
 async def test_it_lets_go_before_it_is_read() -> None:
