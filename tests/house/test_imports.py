@@ -21,15 +21,12 @@ _MESSAGES = "pqbroker.protocol.messages."
 AWAITED: dict[str, tuple[str, ...]] = {}
 """Messages that are declared, and compared with Kafka's, before a handler serves them; by what will need them."""
 
-COMING = {"pqbroker.storage.tablets.mirror"}
-"""Modules that the link between nodes is to use: tests alone use them before."""
-
 
 def test_no_module_is_imported_by_nobody() -> None:
     modules = {source.module for source in product()}
     imported = {name for source in product() for name in _imported(source) if name != source.module}
     packages = {source.module for source in product() if source.is_package}
-    unused = modules - imported - packages - ENTRIES - COMING
+    unused = modules - imported - packages - ENTRIES
     awaited = {_MESSAGES + name for names in AWAITED.values() for name in names}
     assert unused == awaited
 

@@ -106,7 +106,7 @@ async def _leave_none() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class CellSurroundings:
     """The node around one opening of its cells. `settings`: those that it was started with."""
 
     engine: Engine
@@ -123,10 +123,10 @@ class Surroundings:
 
 async def open_cell(engine: Engine, settings: BrokerSettings, clock: Callable[[], int]) -> OpenCell:
     """Open the cells of a node that is the only one; as `open_around`."""
-    return await open_around(Surroundings(engine, CellPlace(engine), settings, clock))
+    return await open_around(CellSurroundings(engine, CellPlace(engine), settings, clock))
 
 
-async def open_around(around: Surroundings) -> OpenCell:
+async def open_around(around: CellSurroundings) -> OpenCell:
     """Open the system cell with a new generation and start all that lives in it; for reading only where its disk is
     full. EngineError, CommitRefused, ShardLost.
 
@@ -144,7 +144,7 @@ async def open_around(around: Surroundings) -> OpenCell:
     return await open_or_read(around.engine, open_by)
 
 
-async def _start_all(cell: Cell, around: Surroundings) -> OpenCell:
+async def _start_all(cell: Cell, around: CellSurroundings) -> OpenCell:
     """Start what lives in the system cell; it is closed when that fails."""
     place, settings, clock = around.place, around.settings, around.clock
     try:
@@ -243,7 +243,7 @@ class CellOwner:
         self, engine: Engine, settings: BrokerSettings, clock: Callable[[], int], place: CellPlace | None = None
     ) -> None:
         """`place`: that of the node among several."""
-        self._around = Surroundings(engine, place or CellPlace(engine), settings, clock, self._defect)
+        self._around = CellSurroundings(engine, place or CellPlace(engine), settings, clock, self._defect)
         self._loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[CellLost] = self._loop.create_future()
         self.retentions = 0
