@@ -102,6 +102,9 @@ async def test_while_a_tablet_moves_no_mirror_removes_it_where_it_goes(cells: Me
     home = cells.topic.record.home_of(first)
     assert [cell for cell in (ONE, TWO) if await cells.holds(cell, first)] == [home], "the scheme itself can tell"
     assert await cells.values() == [b"0"]
+    await cells.opened.topics.create("u", 2, CONFIG)
+    await cells.close()
+    assert not (await mark(cells, TWO))[1], "the next commit takes it back"
 
 
 async def test_after_a_move_both_cells_have_seen_it(cells: MemoryCells) -> None:
