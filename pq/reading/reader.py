@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from pqbroker.pq.counters import ReadCounters
 from pqbroker.pq.log.batch_run import Batches, Run
+from pqbroker.pq.log.head import first_kept
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.reading.cache import NodeMemory, PageKey
 from pqbroker.pq.reading.damaged_body import read_around
@@ -65,6 +66,14 @@ class Reader:
             if batches is None:
                 return self._read_stored(query, is_sent)
         return self._finish(query, batches, is_sent)
+
+    def has_records(self, offset: int, end_offset: int) -> bool:
+        """Return True unless [offset, end_offset) is a hole, as a salvage or the cleaner leaves it. From memory."""
+        partition = self._partition
+        blobs = partition.head.blobs
+        if blobs and blobs[0].offset <= offset < blobs[-1].end:
+            return True
+        return first_kept(partition.bodies, partition.head, offset) < end_offset
 
     def readable_bytes(self, offset: int, end_offset: int, bytes_max: int) -> int:
         """About how many bytes a read of [offset, end_offset) would return, at most `bytes_max`.

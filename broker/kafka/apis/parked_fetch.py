@@ -43,9 +43,12 @@ def count_readable(
         if offset != end_offset:
             if not log.start_offset <= offset <= log.end_offset:
                 return ENOUGH
+            reader = partition.reader
             if min_bytes <= 1 and offset < end_offset and wanted.bytes_max > 0:  # any record is enough
-                return ENOUGH
-            readable += partition.reader.readable_bytes(offset, end_offset, wanted.bytes_max)
+                if reader.has_records(offset, end_offset):
+                    return ENOUGH
+            else:
+                readable += reader.readable_bytes(offset, end_offset, wanted.bytes_max)
         if readable >= min_bytes:
             return ENOUGH
     return readable if asked else ENOUGH

@@ -120,7 +120,9 @@ async def test_a_mirrored_batch_leaves_a_gap_that_readers_step_over() -> None:
         assert await read_all(partition) == [(0, b"a"), (1, b"b"), (10, b"c"), (11, b"d"), (12, b"e")]
         for hole in (2, 5, 9):
             assert partition.reader.readable_bytes(hole, partition.end_offset, MIB) > 0
+            assert partition.reader.has_records(hole, partition.end_offset)
             assert values_of(await read(partition, hole, 1), hole) == [(10, b"c"), (11, b"d")]
+        assert not partition.reader.has_records(13, 20), "a hole may reach the end, behind a salvage"
         await check_store(node, partition)
     found = await partition.times.first_at(START_MS)
     assert found is not None

@@ -21,6 +21,8 @@ class Watched:
     def __init__(self, end_offset: int = 10, size: int = 0) -> None:
         self.watchers = Watchers()
         self.start_offset, self.end_offset, self.size = 5, end_offset, size
+        self.hole_offset = 1 << 62
+        """Offset from which there are no records."""
         self.is_lost = False
         self.looks = 0
 
@@ -32,6 +34,9 @@ class Watched:
     @property
     def reader(self) -> "Watched":
         return self
+
+    def has_records(self, offset: int, end_offset: int) -> bool:
+        return offset < min(end_offset, self.hole_offset)
 
     def readable_bytes(self, offset: int, end_offset: int, bytes_max: int) -> int:
         return min(self.size if offset < end_offset else 0, bytes_max)
@@ -82,6 +87,15 @@ def test_a_fetch_is_met_by_enough_bytes_of_all_partitions_together() -> None:
     assert is_met(wanted(Watched(20, 60)), wanted(Watched()), wanted(Watched(20, 40)))
     assert not is_met(wanted(Watched(20, 60), bytes_max=59), wanted(Watched(20, 40)))
     assert is_met(wanted(Watched()), min_bytes=0)
+
+
+def test_a_fetch_in_a_hole_that_reaches_the_end_waits() -> None:
+    """It was answered at once, and empty, for ever: client and broker kept a core each busy."""
+    partition = Watched(20, 60)
+    assert is_met(wanted(partition), min_bytes=1)
+    partition.hole_offset = 10
+    assert not is_met(wanted(partition), min_bytes=1)
+    assert is_met(wanted(partition, 9), min_bytes=1)
 
 
 def test_a_fetch_of_nothing_is_met() -> None:
