@@ -17,6 +17,7 @@ from pqbroker.storage.outcome import Outcome, Told
 from pqbroker.storage.pool_status import Colour
 
 if TYPE_CHECKING:
+    from pqbroker.storage.damaged_blobs import DamagedBlobs
     from pqbroker.storage.quarantine import Quarantine
 
 Buffer = bytes | bytearray | memoryview
@@ -285,6 +286,10 @@ class Shard(Protocol):
     @property
     def quarantine(self) -> "Quarantine":
         """Return the quarantine: what of the cell is unreadable, and whether what is dead in it may be removed."""
+
+    @property
+    def damaged_blobs(self) -> "DamagedBlobs":
+        """Return the blobs that reads found damaged."""
 
     @property
     def reading_only(self) -> str:

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from itertools import islice
 
+from pqbroker.storage.damaged_blobs import DamagedBlobs
 from pqbroker.storage.engine import (
     BLOB_BYTES_MAX,
     BackupFacts,
@@ -139,6 +140,7 @@ class MemoryShard:
         self.caps = Caps(BLOB_BYTES_MAX, _INDEX_BLOB_BYTES_MAX, MEMORY_BATCH_BYTES_MAX)
         self.lost: asyncio.Future[ShardLost] = asyncio.get_running_loop().create_future()
         self.quarantine = Quarantine()
+        self.damaged_blobs = DamagedBlobs()
         self.reading_only = ""
         self.undo: deque[StoredBefore] = deque(maxlen=0)
         """The last commits, to be taken back by a crash."""

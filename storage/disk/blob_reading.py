@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from pqbroker.storage.damaged_blobs import DamagedBlobs
 from pqbroker.storage.disk import index_rows
 from pqbroker.storage.disk.segments import (
     Location,
@@ -35,6 +36,7 @@ class BlobReader:
     def __init__(self, get: Callable[[list[bytes]], list[bytes | None]], pools: Mapping[str, Path]) -> None:
         self._get = get
         self._pools = pools
+        self.damaged = DamagedBlobs()
 
     def read(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer]:
         """Bytes of each (blob, offset, size). Raises BlobMissing and BlobCorrupt for the first that is."""
@@ -115,6 +117,7 @@ class BlobReader:
             yield files
         except BlobCorrupt as corrupt:
             _log.error("%s; %s", corrupt, _CURE)
+            self.damaged.note(corrupt)
             raise
         finally:
             for file in files.values():

@@ -86,6 +86,7 @@ class DiskShard:
         self._threads = ThreadPoolExecutor(options.read_threads, "read")
         self._reason: ShardLost | None = None
         self.quarantine = Quarantine(damages, self._hold_emptying)
+        self.damaged_blobs = reader.damaged
         self._backup: asyncio.Task[Any] | None = None
         self._copy = partial(CellCopy, directory, index.settled_files, self._between_rounds)
         self._closing: asyncio.Task[None] | None = None

@@ -48,3 +48,13 @@ class CellInspection:
     async def places(self, blobs: Sequence[BlobKey]) -> list[str | None]:
         """Return where each durable blob is; see `Shard.places`. Raises ShardLost."""
         return await self._shard.places(blobs)
+
+    async def damaged_blobs(self) -> Mapping[BlobKey, str]:
+        """Return what is wrong, by blob, with those that reads found damaged and that are still there. ShardLost."""
+        damaged = self._shard.damaged_blobs
+        if not damaged:
+            return {}
+        blobs = list(damaged.found())
+        places = await self._shard.places(blobs)
+        damaged.forget(blob for blob, place in zip(blobs, places, strict=True) if place is None)
+        return damaged.found()

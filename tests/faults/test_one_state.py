@@ -417,6 +417,32 @@ def test_damage_is_the_same_at_each_door_until_a_start_on_a_whole_directory(
         expect_same(seen, {})
 
 
+def test_a_damaged_blob_is_told_at_each_door_until_it_is_deleted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    value = bytes(range(256)) * 1024
+    with at_site(tmp_path) as site:
+        site.calls.ask("POST", "/v1/topics", {"name": "near", "partitions": 1})
+        site.write("near", value)
+    (segment,) = (path for path in tmp_path.rglob("blobs/**/*") if path.is_file() and value[:4096] in path.read_bytes())
+    whole = segment.read_bytes()
+    segment.write_bytes(whole.replace(value[:4096], bytes(4096)))
+    with at_site(tmp_path) as site:
+        with pytest.raises(BrokerRefusedError, match="CORRUPT_MESSAGE"):
+            site.read("near")
+        site.write("near", b"behind it")
+        site.wait_for(("damaged", "cell 0, blobs"))
+        seen = asked_once(doors_of(site, capsys), site)
+        assert (seen.states["/health"][0], seen.statuses) == (DEGRADED, (200, 200))
+        expect_same(seen, site.begun())
+        shell = Shell(site.kafka, capsys)
+        assert shell("topic", "trim", "near", "--before", "1", "--yes").status == 0
+        site.wait(lambda: not site.begun(), "the blob is deleted")
+        seen = asked_once(doors_of(site, capsys), site)
+        assert seen.states["/health"] == (OK, ())
+        expect_same(seen, {})
+
+
 class Seen(NamedTuple):
     """The answers of all doors."""
 

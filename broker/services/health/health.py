@@ -7,7 +7,8 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from pqbroker.broker.services.health.callers import HealthyNode
 from pqbroker.broker.services.health.conditions import Condition, ConditionKind, Conditions, NodeStatus
 from pqbroker.broker.services.health.recent import Recent
 from pqbroker.broker.services.health.symptoms import SYNC_SLOW_S, SYSTEM_PLACE, symptoms
+from pqbroker.storage.engine import BlobKey, ShardLost
 
 HEALTH_LOOK_S: Final = 0.5
 """Seconds between looks, so that each door says what is wrong within a second."""
@@ -41,8 +43,18 @@ class Health:
     async def run(self, node: HealthyNode) -> None:
         """Look until the task is cancelled."""
         while True:
+            await self._ask_for_damage(node)
             self.look(node)
             await asyncio.sleep(HEALTH_LOOK_S)
+
+    async def _ask_for_damage(self, node: HealthyNode) -> None:
+        """Ask each cell which damaged blobs it has; the looks up to the next question go by the answers."""
+        found: dict[str, Mapping[BlobKey, str]] = {}
+        for cell, host in list(node.cell.current.cells.hosts()):
+            with suppress(ShardLost):
+                if blobs := await host.cell.inspection.damaged_blobs():
+                    found[f"cell {cell}"] = blobs
+        self._recent.damaged_blobs = found
 
     def look(self, node: HealthyNode) -> None:
         """Find out what is wrong now, unless the last look is only just over."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from pqbroker.broker.services.health.callers import HealthyNode
+from pqbroker.storage.engine import BlobKey
 
 REFUSALS_SHOWN_S: Final = 10.0
 """Seconds for which a refusal is shown."""
@@ -48,6 +49,8 @@ class Recent:
         """Processes lost within a minute, by what they are for, where there are enough of them."""
         self.slow_rounds: dict[str, float] = {}
         """Seconds of the slowest round of the last seconds, by cell, where one was slow."""
+        self.damaged_blobs: dict[str, Mapping[BlobKey, str]] = {}
+        """Blobs that reads found damaged and that are still there, with what is wrong, by cell."""
         self.clock_jump_s = 0.0
         """Seconds by which the clock jumped, forward or back; 0: it did not."""
         self.seconds_since_retention = 0.0

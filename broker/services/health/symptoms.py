@@ -1,6 +1,6 @@
 """Symptoms of one look at a node, from facts in memory alone: no look waits for a disk, a worker or a lock."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -8,7 +8,9 @@ from pqbroker.broker.services.health.callers import HealthyNode
 from pqbroker.broker.services.health.conditions import ConditionKind, Symptom
 from pqbroker.broker.services.health.recent import Recent
 from pqbroker.pq.serving.topic import Topic
+from pqbroker.storage.blobs.blob_id import BlobId
 from pqbroker.storage.bundles.open_cells import OpenCells
+from pqbroker.storage.engine import BlobKey
 from pqbroker.storage.ids import SYSTEM_CELL
 from pqbroker.storage.pool_status import Colour
 from pqbroker.storage.quarantine import HELD_CURE, QUARANTINE_CURE
@@ -72,10 +74,20 @@ def _of_cell(place: str, cell: Cell, recent: Recent) -> Iterator[Symptom]:
         cause = f"{len(damages)} places are unreadable: {named}" if damages else "a salvage gave something up"
         cure = HELD_CURE if cell.quarantine.is_held else QUARANTINE_CURE
         yield Symptom(ConditionKind.DAMAGED, place, "what is stored there; nothing of the cell is removed", cause, cure)
+    if blobs := recent.damaged_blobs.get(place):
+        yield _damaged_blobs(place, blobs)
     slow_s = recent.slow_rounds.get(place, 0.0)
     if slow_s:
         cause = f"a round of commits took {slow_s:.1f} s, or takes that long so far; its disk is slow or stalled"
         yield Symptom(ConditionKind.SYNC_SLOW, place, f"answers to writes to {affects}", cause, "look at the disk")
+
+
+def _damaged_blobs(place: str, blobs: Mapping[BlobKey, str]) -> Symptom:
+    tablets = _named(str(BlobId.from_key(blob).tablet) for blob in blobs)
+    affects = f"reads of records or rows in tablets {tablets}; `pqbroker tablet list` names them"
+    cause = f"blobs with other bytes than were written: {len(blobs)}; {next(iter(blobs.values()))}"
+    cure = "delete the records before the damage, or restore a copy; `pqbroker doctor` looks for more"
+    return Symptom(ConditionKind.DAMAGED, f"{place}, blobs", affects, cause, cure)
 
 
 def _of_disks(place: str, cell: Cell) -> Iterator[Symptom]:
