@@ -71,7 +71,7 @@ class Reader:
         """Return True unless [offset, end_offset) is a hole, as a salvage or the cleaner leaves it. From memory."""
         partition = self._partition
         blobs = partition.head.blobs
-        if blobs and blobs[0].offset <= offset < blobs[-1].end:
+        if blobs and offset < end_offset and blobs[0].offset <= offset < blobs[-1].end:
             return True
         return first_kept(partition.bodies, partition.head, offset) < end_offset
 

@@ -43,12 +43,10 @@ def count_readable(
         if offset != end_offset:
             if not log.start_offset <= offset <= log.end_offset:
                 return ENOUGH
-            reader = partition.reader
-            if min_bytes <= 1 and offset < end_offset and wanted.bytes_max > 0:  # any record is enough
-                if reader.has_records(offset, end_offset):
-                    return ENOUGH
-            else:
-                readable += reader.readable_bytes(offset, end_offset, wanted.bytes_max)
+            if min_bytes > 1 or wanted.bytes_max <= 0:
+                readable += partition.reader.readable_bytes(offset, end_offset, wanted.bytes_max)
+            elif partition.reader.has_records(offset, end_offset):  # any record is enough
+                return ENOUGH
         if readable >= min_bytes:
             return ENOUGH
     return readable if asked else ENOUGH
