@@ -346,7 +346,7 @@ def test_a_node_without_tables_loads_none_of_their_rules_and_libraries() -> None
     assert loaded.isdisjoint(("duckdb", "numpy", "pyarrow", "sqlglot"))
     tables = {name.removeprefix("pqbroker.tables.") for name in loaded if ".tables." in name}
     declared = {"pqbroker.broker.services.tables.callers", "pqbroker.broker.web.tables.routes"}
-    declared |= {"paths", "refusals", "serving"}
+    declared |= {"local_files", "paths", "refusals", "serving"}
     declared |= {f"serving.{name}" for name in ("open_reads", "share", "tables", "tasks")}
     routes = ("inside_schemas", "materialization_routes", "transaction_routes")
     declared |= {f"pqbroker.broker.web.tables.{name}" for name in routes}
