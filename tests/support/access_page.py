@@ -94,8 +94,8 @@ keeps to its rate over any ten seconds. Requests over HTTP have no quotas.
 `pqbroker.audit.file` names a file that gets a JSON line for each refusal, and for each Create, Delete, Alter,
 AlterConfigs and ClusterAction that was allowed; with `pqbroker.audit.everything=true` for all that is allowed. What a
 list leaves out is not a refusal. Each login and each refused one is a line too, with LOGIN as operation, the listener
-as resource, and as detail the mechanism and why it was refused. Over HTTP a connection has one line for each user. So is
-each handshake of TLS that failed, with HANDSHAKE as operation, the listener as resource, and why as detail.
+as resource, and as detail the mechanism and why it was refused. Over HTTP a connection has one line for each user.
+Each handshake of TLS that failed is a line, with HANDSHAKE as operation, the listener as resource, and why as detail.
 
 ```json
 {"time": "2026-01-31T12:00:00.000+00:00", "principal": "User:ann", "host": "10.0.0.7", "operation": "READ",
