@@ -16,7 +16,7 @@ from pqbroker.broker.services.health.callers import HealthyNode
 from pqbroker.broker.services.health.conditions import Condition, ConditionKind, Conditions, NodeStatus
 from pqbroker.broker.services.health.recent import Recent
 from pqbroker.broker.services.health.symptoms import SYNC_SLOW_S, SYSTEM_PLACE, symptoms
-from pqbroker.storage.engine import BlobKey, ShardLost
+from pqbroker.storage.engine import BlobKey, IndexDamaged, ShardLost
 
 HEALTH_LOOK_S: Final = 0.5
 """Seconds between looks, so that each door says what is wrong within a second."""
@@ -41,17 +41,23 @@ class Health:
         self._was_open = True
 
     async def run(self, node: HealthyNode) -> None:
-        """Look until the task is cancelled."""
-        while True:
-            await self._ask_for_damage(node)
-            self.look(node)
-            await asyncio.sleep(HEALTH_LOOK_S)
+        """Look until the task is cancelled. No look waits for the question about damage: the disk may be stalled."""
+        asking = asyncio.ensure_future(self._ask_for_damage(node))
+        try:
+            while True:
+                if asking.done():
+                    asking.result()
+                    asking = asyncio.ensure_future(self._ask_for_damage(node))
+                self.look(node)
+                await asyncio.sleep(HEALTH_LOOK_S)
+        finally:
+            asking.cancel()
 
     async def _ask_for_damage(self, node: HealthyNode) -> None:
         """Ask each cell which damaged blobs it has; the looks up to the next question go by the answers."""
         found: dict[str, Mapping[BlobKey, str]] = {}
         for cell, host in list(node.cell.current.cells.hosts()):
-            with suppress(ShardLost):
+            with suppress(ShardLost, IndexDamaged):
                 if blobs := await host.cell.inspection.damaged_blobs():
                     found[f"cell {cell}"] = blobs
         self._recent.damaged_blobs = found
