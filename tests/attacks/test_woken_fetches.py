@@ -24,7 +24,7 @@ WIDE_FETCHES = 100
 WIDE = TABLETS // 2
 UNSENT_BYTES_MAX = 64 * MIB
 TAKEN_BYTES_MAX = 5 * UNSENT_BYTES_MAX // 2
-"""For what is free between objects. All answers at once took 415 MiB for twice as many tablets."""
+"""This leaves room for what is free between objects. All answers at once took 415 MiB for twice as many tablets."""
 PASS_S_MAX = 0.9
 """Once the work is over: a search of all memory for garbage, with thousands of tablets in it."""
 SMALL_FETCHES = 4_000

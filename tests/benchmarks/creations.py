@@ -1,4 +1,4 @@
-"""Whether a topic costs as much as the one before: python -m tests.benchmarks.creations [--sizes 1000,3000,10000]
+"""Measures if a topic costs as much as the one before: python -m tests.benchmarks.creations [--sizes 1000,3000,10000]
 
 Topics are made one by one over a connection of a Kafka client. Of the first hundred, and of the last hundred of each
 size, each of one creation: processor time of the whole process (the median), bytes that the store wrote, and calls of

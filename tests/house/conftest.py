@@ -13,7 +13,7 @@ from tests.house.sources import ROOT
 
 @pytest.fixture(scope="session")
 def environment() -> dict[str, str]:
-    """What a newcomer's shell has: this Python first, the jars that are here already, no settings of a broker.
+    """The environment of a newcomer's shell: this Python first, the jars that are here already, no broker's settings.
 
     Packages are installed without compiling all of their modules, of which few are imported.
     """

@@ -20,7 +20,7 @@ HASTY = replace(TERMS, greeting_s=0.3, beat_s=0.1)
 
 
 class User:
-    """An end that keeps what it is told, answers a request with it twice, and refuses `no`."""
+    """One end of a link. It keeps each note, answers a request with the request's bytes twice, and refuses `no`."""
 
     def __init__(self) -> None:
         self.notes: asyncio.Queue[bytes] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""No process is left behind by a pool, whoever takes one while the node stops."""
+"""A pool ends each process that it started, also one that is taken while the node stops."""
 
 import asyncio
 

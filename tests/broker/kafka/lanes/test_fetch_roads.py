@@ -386,7 +386,7 @@ def test_a_defect_in_a_woken_fetch_is_its_answer(both: Roads, monkeypatch: pytes
 
 @pytest.mark.parametrize("version", [11, 12])
 def test_a_session_of_more_partitions_than_a_lane_names_is_answered_alike(both: Roads, version: int) -> None:
-    """Their count is one byte in the answers of a lane."""
+    """The answers of a lane have one byte for their count."""
     count = 130
     topic = both.begin(2)[:-1] + "w"
     both.run(lambda road: road.topics.create(topic, count, {}))
