@@ -52,7 +52,7 @@ SETTINGS = {
 ATTRIBUTES = {"max_dynamic_store_row_count": 50, "max_overlapping_store_count": 100}
 REFUSED = frozenset((
     "NO_TRANSACTION", "TRANSACTION_ENDED", "ROW_LOCK_CONFLICT", "COMMIT_TOO_SLOW", "TIMESTAMP_TOO_OLD",
-    "TRANSACTIONS_PAUSED",
+    "TRANSACTIONS_PAUSED", "WRONG_STATE",
 ))  # fmt: skip
 """Refusals after which a transaction is not committed, and never will be."""
 UNSENT = "NO_BROKER"

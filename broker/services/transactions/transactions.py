@@ -162,15 +162,23 @@ async def _commit(
         commits.forget(one)
         one.outcome.set_exception(unknown)
         raise unknown from None
-    except BaseException as refusal:
-        cause = str(refusal) if isinstance(refusal, TableError | KafkaError | CommitRefused) else "the broker failed"
-        commits.end(one, TransactionState.ABORTED, cause)
-        one.outcome.set_exception(refusal)
+    except TableError as refusal:
+        told = TableError(refusal.code, f"{refusal.message}; the transaction is aborted", refusal.cure)
+        _abort(commits, one, refusal.message, told)
+        raise told from None
+    except BaseException as failure:
+        is_refused = isinstance(failure, KafkaError | CommitRefused)
+        _abort(commits, one, str(failure) if is_refused else "the broker failed", failure)
         raise
     one.decision = decision
     commits.end(one, TransactionState.COMMITTED)
     one.outcome.set_result(decision)
     return decision
+
+
+def _abort(commits: Commits, one: OpenTransaction, cause: str, told: BaseException) -> None:
+    commits.end(one, TransactionState.ABORTED, cause)
+    one.outcome.set_exception(told)
 
 
 async def _decision(

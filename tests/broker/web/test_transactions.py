@@ -254,6 +254,17 @@ async def test_a_write_that_is_none_is_refused_by_its_place_and_ends_nothing(
     assert await state_of(web, started) == ("open", None)
 
 
+async def test_a_commit_that_a_tablet_s_state_refuses_aborts_and_says_so_each_time(web: Web) -> None:
+    await create(web)
+    await web.ask("POST", f"/v1/tables/{TABLE}/freeze", {})
+    started = await begin(web)
+    first = await refused(web, started, rows({"id": 1}))
+    await web.ask("POST", f"/v1/tables/{TABLE}/unfreeze", {})
+    assert first[:2] == (409, "WRONG_STATE")
+    assert first[2].startswith("tablet 0 of //shop/stock is frozen; the transaction is aborted")
+    assert await refused(web, started, rows({"id": 1})) == first
+
+
 async def test_a_body_of_more_objects_than_the_limit_is_refused_unread(serve: Callable[..., Awaitable[Web]]) -> None:
     web = await serve(http_body_objects_max=1000)
     started = await begin(web)
