@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pqbroker.broker.kafka.net.dispatch import Dispatcher
@@ -10,6 +10,13 @@ from pqbroker.broker.kafka.net.forwarding import answer_forwarded
 from pqbroker.broker.node.mirrored_rows import HIVE, SCHEME
 from pqbroker.broker.node.node_place import NodePlace
 from pqbroker.broker.node.parts import Node
+from pqbroker.broker.node.running_tablets import (
+    RUNNING_LOOK_S,
+    CellTablets,
+    decode_tablets,
+    encode_tablets,
+    running_tablets,
+)
 from pqbroker.broker.peers.peer_frames import LinkBroken
 from pqbroker.broker.peers.peer_link import PeerDoor, PeerLink, PeerRefused
 from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
@@ -33,6 +40,8 @@ class FirstPlace:
         self._door = PeerDoor(place.terms, self, links_max=2 * place.count)
         self._ends: dict[PeerLink, list[Callable[[], None]]] = {}
         """Links, each with what ends its following."""
+        self._told: dict[PeerLink, dict[CellId, Mapping[TabletId, int]]] = {}
+        """Links that follow, each with what its node knows of tablets that others run."""
 
     async def start(self) -> None:
         """Open the door. OSError."""
@@ -40,6 +49,14 @@ class FirstPlace:
 
     async def stop(self) -> None:
         await self._door.close()
+
+    async def keep_telling(self) -> None:
+        """Have each node know which tablets others run, for as long as this runs."""
+        while True:
+            own = running_tablets(self._node.cell.current, with_system=True)
+            for link in list(self._told):
+                self._tell(link, own)
+            await asyncio.sleep(RUNNING_LOOK_S)
 
     def begin_again(self) -> None:
         """Have all nodes follow the scheme and the hive of the system cell's new opening."""
@@ -55,7 +72,11 @@ class FirstPlace:
         if method is not PeerMethod.CONFIRM:
             raise LinkBroken(f"a note {method.name} came from node {link.node}")
         self._forget(link.node)
-        self._place.elsewhere.update(_tablets(head, link.node, self._place.count))
+        found = decode_tablets(head)
+        strange = [cell for cell in found if home_of(cell, self._place.count) != link.node]
+        if strange:
+            raise LinkBroken(f"node {link.node} says that it runs cell {strange[0]}, which is not its own")
+        self._place.elsewhere.update(found)
 
     async def answer(self, link: PeerLink, payload: bytes) -> bytes:
         """Answer another node. PeerRefused."""
@@ -79,6 +100,7 @@ class FirstPlace:
     def closed(self, link: PeerLink, why: str) -> None:
         for end in self._ends.pop(link, ()):
             end()
+        self._told.pop(link, None)
         if not any(other.node == link.node for other in self._ends):
             self._forget(link.node)
         log.warning("the link of node %d closed: %s", link.node, why)
@@ -102,6 +124,27 @@ class FirstPlace:
             following = _MirrorFeed(link, name)
             ends.append(changes.follow(following.take))
             await following.catch_up(changes, numbers.get(name))
+        if link in self._ends:
+            self._told[link] = {}
+            self._tell(link, running_tablets(self._node.cell.current, with_system=True), is_all=True)
+
+    def _tell(self, link: PeerLink, own: CellTablets, *, is_all: bool = False) -> None:
+        """Have a node know what has changed since the last time; `own`: tablets of this node; `is_all`: the other one
+        forgets what it knew."""
+        known = self._told[link]
+        now: dict[CellId, Mapping[TabletId, int]] = {
+            **own,
+            **{
+                cell: tablets for cell, tablets in self._place.elsewhere.items()
+                if home_of(cell, self._place.count) != link.node
+            },
+        }
+        changed = {cell: tablets for cell, tablets in now.items() if known.get(cell) != tablets}
+        closed = [cell for cell in known if cell not in now]
+        if changed or closed or is_all:
+            self._told[link] = now
+            head = {"all": is_all, "running": encode_tablets(changed), "closed": closed}
+            link.note(encode_peer_call(PeerMethod.RUNNING, head))
 
     async def _note_ready(self, number: Any) -> None:
         hive = self._node.cell.current.hive
@@ -146,18 +189,3 @@ class _MirrorFeed:
 
     def _send(self, method: PeerMethod, body: bytes) -> None:
         self._link.note(encode_peer_call(method, self._name, body))
-
-
-def _tablets(told: Any, node: int, count: int) -> dict[CellId, dict[TabletId, int]]:
-    """Return the tablets that a node says that it runs. LinkBroken for what is none, and for cells of other nodes."""
-    try:
-        found = {
-            CellId(int(cell)): {TabletId(int(tablet)): int(generation) for tablet, generation in tablets.items()}
-            for cell, tablets in told.items()
-        }
-    except (AttributeError, TypeError, ValueError) as bad:
-        raise LinkBroken(f"a node named no tablets: {bad}") from None
-    strange = [cell for cell in found if cell < 1 or home_of(cell, count) != node]
-    if strange:
-        raise LinkBroken(f"node {node} says that it runs cell {strange[0]}, which is not its own")
-    return found

@@ -9,27 +9,30 @@ from typing import Any, Final
 
 from pqbroker.broker.node.mirrored_rows import MirroredRows
 from pqbroker.broker.node.orders import Orders
+from pqbroker.broker.node.running_tablets import RUNNING_LOOK_S, decode_tablets, encode_tablets, running_tablets
 from pqbroker.broker.peers.link_rules import LinkBusy, LinkTerms
 from pqbroker.broker.peers.peer_frames import LinkBroken
 from pqbroker.broker.peers.peer_link import PeerLink, PeerRefused, come_to_door
 from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
 from pqbroker.broker.services.cells.cell_owner import OpenCell
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.storage.ids import SYSTEM_CELL, CellId
+from pqbroker.storage.ids import CellId, TabletId
 
 log = logging.getLogger(__name__)
 
 _COMES_AGAIN_S: Final = 0.1
 """Seconds between tries to reach the first node."""
-_LOOK_S: Final = 0.1
-"""Seconds between looks for tablets that run now, or do not any more."""
-_NOTHING: Final[dict[str, dict[str, int]]] = {}
+_NOTHING: Final[dict[CellId, dict[TabletId, int]]] = {}
 
 
 class MemberLink:
     """The link of one node, and what it carries."""
 
-    def __init__(self, orders: Orders, terms: LinkTerms, settings: BrokerSettings) -> None:
+    def __init__(
+        self, orders: Orders, terms: LinkTerms, settings: BrokerSettings,
+        elsewhere: dict[CellId, dict[TabletId, int]],
+    ) -> None:
+        """`elsewhere`: gets the tablets that other nodes run."""
         self._door = orders.door
         self._terms = terms
         self._timeout_s = settings.peer_request_timeout_ms / 1000
@@ -39,6 +42,7 @@ class MemberLink:
         self._lost = asyncio.Event()
         self._coming: asyncio.Task[None] | None = None
         self._told = _NOTHING
+        self._elsewhere = elsewhere
         self.rows = MirroredRows(self._note_ready)
 
     def start(self) -> None:
@@ -63,12 +67,12 @@ class MemberLink:
     async def keep_telling(self, serving: Callable[[], OpenCell]) -> None:
         """Have the first node know which tablets this one runs, for as long as this runs."""
         while True:
-            tablets = _tablets(serving())
+            tablets = running_tablets(serving(), with_system=False)
             if tablets != self._told and self._opened.is_set():
                 assert self._link is not None
                 self._told = tablets
-                self._link.note(encode_peer_call(PeerMethod.CONFIRM, tablets))
-            await asyncio.sleep(_LOOK_S)
+                self._link.note(encode_peer_call(PeerMethod.CONFIRM, encode_tablets(tablets)))
+            await asyncio.sleep(RUNNING_LOOK_S)
 
     async def stop(self) -> None:
         if self._coming is not None:
@@ -93,6 +97,9 @@ class MemberLink:
 
     def noted(self, link: PeerLink, payload: bytes) -> None:
         method, head, body = decode_peer_call(payload)
+        if method is PeerMethod.RUNNING:
+            self._take_running(head)
+            return
         if method not in (PeerMethod.PORTION, PeerMethod.CHANGE):
             raise LinkBroken(f"a note {method.name} came from the first node")
         self.rows.take(head, body, is_portion=method is PeerMethod.PORTION)
@@ -140,6 +147,17 @@ class MemberLink:
             self.rows.confirm(numbers, asked_ms)
             await asyncio.sleep(self._terms.beat_s)
 
+    def _take_running(self, told: Any) -> None:
+        """Take what other nodes run now; the rest of it stays, unless this is all. LinkBroken."""
+        if not isinstance(told, dict) or not isinstance(told.get("closed"), list):
+            raise LinkBroken("the first node named no tablets")
+        running = decode_tablets(told.get("running"))
+        if told.get("all"):
+            self._elsewhere.clear()
+        for cell in told["closed"]:
+            self._elsewhere.pop(cell, None)
+        self._elsewhere.update(running)
+
     async def _note_ready(self, cell: CellId) -> None:
         try:
             await self._ask(encode_peer_call(PeerMethod.CELL_READY, cell), self._timeout_s)
@@ -159,19 +177,5 @@ class MemberLink:
         return int(self._loop.time() * 1000)
 
 
-def _tablets(opened: OpenCell) -> dict[str, dict[str, int]]:
-    """Return the tablets that run in the data cells, each with its generation, by cell."""
-    found = {}
-    for cell, host in opened.cells.hosts():
-        if cell != SYSTEM_CELL and not host.cell.lost.done():
-            records = host.cell.tablets().items()
-            found[str(cell)] = {
-                str(tablet): record.generation for tablet, record in records if host.tablet(tablet) is not None
-            }
-    return found
-
-
 async def _wait(event: asyncio.Event) -> None:
     await event.wait()
-
-

@@ -30,7 +30,7 @@ class NodePlace:
     member: "MemberLink | None" = None
     """None: the node is the first one."""
     elsewhere: dict[CellId, dict[TabletId, int]] = field(default_factory=dict)
-    """Tablets that other nodes run, as the first node knows them."""
+    """Tablets that other nodes run, as the first node knows them, and says to the others."""
 
     def ids(self, own: int) -> tuple[int, ...]:
         """Return the ids of all nodes; `own`: that of this one."""

@@ -11,6 +11,7 @@ from pqbroker.broker.node.server import Server
 from pqbroker.broker.peers.link_rules import LinkTerms
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.storage.engine_kinds import MEMORY, kind_of
+from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.tablets.start_check import check_start
 
 
@@ -21,10 +22,11 @@ async def make_node_server(orders: Orders, settings: BrokerSettings) -> Server:
     )
     own = replace(settings, node_id=settings.node_id + orders.node - FIRST)
     kind, member = kind_of(orders.data), None
+    elsewhere: dict[CellId, dict[TabletId, int]] = {}
     engine = system = kind.engine(orders.data, own)
     if orders.node == FIRST:
         await kind.preview(orders.data, own, check_start)
     else:
-        system, member = kind_of(MEMORY).engine(MEMORY, own), MemberLink(orders, terms, settings)
-    place = NodePlace(orders.node, orders.nodes, orders.kafka, engine, orders.door, terms, member)
+        system, member = kind_of(MEMORY).engine(MEMORY, own), MemberLink(orders, terms, settings, elsewhere)
+    place = NodePlace(orders.node, orders.nodes, orders.kafka, engine, orders.door, terms, member, elsewhere)
     return Server(own, system, place, orders.http)

@@ -238,6 +238,8 @@ class Server:
         if self._member is not None:
             member = self._member
             looks += [member.watch(), member.follow(self._serving), member.keep_telling(self._serving)]
+        if self._first is not None:
+            looks.append(self._first.keep_telling())
         works = (self.node.feeding.run(self.node), self.node.cleaner.run(self.node), self.node.health.run(self.node))
         periodic = (self._retain(), self._trim_queues(), self._renew(), self._take_series(), *works, *looks)
         for work in (self._cell.watch(self._opened), *periodic):
@@ -325,8 +327,9 @@ class Server:
         if self._member is None:
             return None
         from pqbroker.broker.kafka.net.forwarding import Forwarder
+        from pqbroker.broker.kafka.net.mirrored_topics import knows_all
 
-        return Forwarder(self._dispatcher, self._member)
+        return Forwarder(self._dispatcher, self._member, partial(knows_all, lambda: self._cell.current.topics))
 
     def _end_audit(self) -> None:
         if self._audit is not None:

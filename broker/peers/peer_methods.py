@@ -29,6 +29,8 @@ class PeerMethod(IntEnum):
     """A node asks for the numbers of the last changes, and says which tablets it runs."""
     CELL_READY = 8
     """A node has opened a new cell, which the hive is to note."""
+    RUNNING = 20
+    """A note of the first node with the tablets that others than the receiver run, by cell."""
 
 
 def encode_peer_call(method: PeerMethod, head: Any, body: bytes | memoryview = b"") -> bytes:

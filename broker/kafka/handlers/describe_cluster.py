@@ -1,6 +1,6 @@
 """DescribeCluster (key 60), versions 0 to 2.
 
-Behaviour: this node as the only broker, never fenced, and as the controller; the address is chosen as Metadata's is.
+Behaviour: brokers, the controller and their addresses are Metadata's; none is ever fenced.
 Left out: controllers as endpoints (KIP-919) are MISMATCHED_ENDPOINT_TYPE, since this is a broker's listener.
 """
 

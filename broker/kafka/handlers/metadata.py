@@ -8,7 +8,8 @@ the client ask again; here the answer waits for the commit and has the topic in 
 it a round with its back-off. leader_epoch is the tablet's generation. A topic named twice is answered once, as in
 Kafka. A topic that would be one partition too many (pqbroker.partitions.max) is INVALID_TOPIC_EXCEPTION, which clients
 take as final. A partition whose tablet, one of a table, is not mounted, or not open at its node, is
-LEADER_NOT_AVAILABLE and has no leader.
+LEADER_NOT_AVAILABLE and has no leader. A node without the system cell answers from its mirror, and has the first one
+answer where it does not know a topic that is named.
 Left out: racks.
 """
 

@@ -23,10 +23,12 @@ from pqbroker.protocol.errors import ProtocolError
 if TYPE_CHECKING:
     from pqbroker.broker.kafka.net.connection import Connection
 
-OWN_APIS: Final = frozenset((0, 1, 2, 17, 18, 21, 23, 36, 61))
+OWN_APIS: Final = frozenset((0, 1, 2, 17, 18, 21, 23, 36, 60, 61))
 """Keys of the APIs that every node serves itself: Produce, Fetch, ListOffsets, SaslHandshake, ApiVersions,
-DeleteRecords, OffsetForLeaderEpoch, SaslAuthenticate, DescribeProducers. They are asked of a partition's node, or have
-the same answer everywhere."""
+DeleteRecords, OffsetForLeaderEpoch, SaslAuthenticate, DescribeCluster, DescribeProducers. They are asked of a
+partition's node, or have the same answer everywhere."""
+TOPIC_APIS: Final = frozenset((3, 75))
+"""Keys of Metadata and DescribeTopicPartitions, which a node serves itself if it knows all topics that they name."""
 
 
 class OtherNode(Protocol):
@@ -45,11 +47,16 @@ CLOSES, ANSWERS = b"\1", b"\0"
 
 
 class Forwarder:
-    """Stands before a dispatcher, and forwards the requests of all APIs but those of OWN_APIS."""
+    """Stands before a dispatcher, and forwards the requests of all APIs but those of OWN_APIS and, of
+    known topics, TOPIC_APIS."""
 
-    def __init__(self, dispatcher: Dispatcher, other: OtherNode) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, other: OtherNode, knows: Callable[[memoryview], bool] = lambda frame: False
+    ) -> None:
+        """`knows`: returns True for a request of TOPIC_APIS that this node can answer."""
         self._dispatcher = dispatcher
         self._other = other
+        self._knows = knows
 
     def enter(self, _: "Connection") -> "Forwarder":
         """Return what serves a new connection's requests."""
@@ -59,7 +66,8 @@ class Forwarder:
         """Serve a request, or have it served. ProtocolError when the connection must close."""
         if not self._other.is_fresh:
             raise ProtocolError("this node has not heard of the first one for too long, so it answers nothing")
-        if len(frame) < 2 or int.from_bytes(frame[:2]) in OWN_APIS:
+        key = int.from_bytes(frame[:2]) if len(frame) > 1 else None
+        if key is None or key in OWN_APIS or (key in TOPIC_APIS and self._knows(frame)):
             return self._dispatcher.begin(peer, frame)
         return Forwarded(self._other.forward(_caller_of(peer), frame), len(frame))
 

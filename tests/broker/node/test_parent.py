@@ -64,6 +64,25 @@ def test_what_a_node_does_not_serve_itself_another_one_answers(nodes: SeveralNod
     assert _read(at_second, "by-second", 3, 30) == sorted(range(30))
 
 
+def test_each_node_names_the_leaders_while_the_first_one_says_nothing(nodes: SeveralNodes) -> None:
+    host, _, port = nodes.kafka.rpartition(":")
+    admin = AdminClient({"bootstrap.servers": nodes.kafka})
+    (created,) = admin.create_topics([NewTopic("known", 4, config={"pq.partitions.per.tablet": "1"})]).values()
+    created.result(PATIENCE_S)
+    at_second = AdminClient({"bootstrap.servers": f"{host}:{int(port) + 2}"})
+    wait_until(lambda: _leaders(admin, "known") == {1, 2}, "two nodes lead partitions", PATIENCE_S)
+    wait_until(lambda: _leaders(at_second, "known") == {1, 2}, "the other node says so", PATIENCE_S)
+    leaders = {index: one.leader for index, one in admin.list_topics("known").topics["known"].partitions.items()}
+    first = nodes.pids()[1]
+    os.kill(first, signal.SIGSTOP)
+    try:
+        found = at_second.list_topics("known", timeout=PATIENCE_S).topics["known"].partitions
+    finally:
+        os.kill(first, signal.SIGCONT)
+    assert {index: one.leader for index, one in found.items()} == leaders
+    assert at_second.list_topics("unknown", timeout=PATIENCE_S).topics["unknown"].partitions  # the first one makes it
+
+
 def test_a_second_parent_on_the_directory_is_refused(nodes: SeveralNodes) -> None:
     second = subprocess.run(nodes.command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert second.returncode == 1

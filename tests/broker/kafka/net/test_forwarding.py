@@ -8,10 +8,14 @@ import pytest
 from pqbroker.broker.ground.access import Principal
 from pqbroker.broker.kafka.apis.context import Peer
 from pqbroker.broker.kafka.net.forwarding import ANSWERS, CLOSES, Forwarder, answer_forwarded
+from pqbroker.broker.kafka.net.mirrored_topics import TOPICS_MAX, knows_all
 from pqbroker.broker.peers.peer_frames import LinkBroken
 from pqbroker.broker.peers.peer_link import PeerRefused
 from pqbroker.conf.addresses import Address
+from pqbroker.protocol.codec import encoder
 from pqbroker.protocol.errors import ProtocolError
+from pqbroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 CALLER = {"principal": ["User", "me"], "host": "192.0.2.7", "port": 5000, "address": ["127.0.0.1", 9092]}
 PEER = Peer(cast(Any, None), Address("127.0.0.1", 9092), "192.0.2.7", 5000, principal=Principal("User", "me"))
@@ -76,3 +80,38 @@ async def test_a_caller_that_is_none_is_refused(change: dict[str, Any]) -> None:
         await answer_forwarded(cast(Any, None), cast(Any, None), {**CALLER, **change}, METADATA)
     with pytest.raises(LinkBroken):
         await answer_forwarded(cast(Any, None), cast(Any, None), [], METADATA)
+
+
+class Known:
+    """Topics of a mirror: one."""
+
+    def get(self, name: str, *, or_static: bool) -> str | None:
+        return name if name == "known" else None
+
+    def by_id(self, topic_id: bytes) -> bytes | None:
+        return topic_id if topic_id == b"\1" * 16 else None
+
+
+def _frame(key: int, version: int, request: Any) -> memoryview:
+    header = key.to_bytes(2) + version.to_bytes(2) + b"\0\0\0\7\xff\xff" + (b"\0" if version > 8 or key == 75 else b"")
+    return memoryview(header + b"".join(encoder(type(request), version)(request)))
+
+
+@pytest.mark.parametrize(
+    ("frame", "is_known"),
+    [
+        (_frame(3, 5, MetadataRequest(topics=None)), True),
+        (_frame(3, 5, MetadataRequest(topics=[MetadataRequestTopic(name="known")])), True),
+        (_frame(3, 5, MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in ("known", "new")])), False),
+        (_frame(3, 12, MetadataRequest(topics=[MetadataRequestTopic(topic_id=b"\1" * 16, name=None)])), True),
+        (_frame(3, 12, MetadataRequest(topics=[MetadataRequestTopic(topic_id=b"\2" * 16, name=None)])), False),
+        (_frame(3, 12, MetadataRequest(topics=[MetadataRequestTopic(name="known")] * (TOPICS_MAX + 1))), False),
+        (_frame(75, 0, DescribeTopicPartitionsRequest()), True),
+        (_frame(75, 0, DescribeTopicPartitionsRequest(topics=[TopicRequest(name="new")])), False),
+        (memoryview(b"\0\3\0\x63\0\0\0\7\xff\xff"), False),
+        (memoryview(b"\0\3\0\5\0\0\0\7\xff\xff\0"), False),
+        (memoryview(b"\0\1"), False),
+    ],
+)
+def test_a_node_answers_for_topics_that_its_mirror_has(frame: memoryview, is_known: bool) -> None:
+    assert knows_all(lambda: cast(Any, Known()), frame) is is_known
