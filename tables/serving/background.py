@@ -38,7 +38,13 @@ from pqbroker.tables.serving.write_blocks import WriteBlocks
 from pqbroker.tables.sorted.chunks import ChunkDamaged
 from pqbroker.tables.sorted.picking.balancing import PartitionMerge, PartitionSplit, pick_merges, pick_splits
 from pqbroker.tables.sorted.picking.major_timestamp import major_timestamp, major_timestamp_of_flush
-from pqbroker.tables.sorted.picking.rotation import RotationReason, StoreMemory, rotation_reason, rotations_for_memory
+from pqbroker.tables.sorted.picking.rotation import (
+    RotationReason,
+    StoreMemory,
+    is_memory_ample,
+    rotation_reason,
+    rotations_for_memory,
+)
 from pqbroker.tables.sorted.picking.survey import ChunkTask, Survey, TaskKind, in_order
 from pqbroker.tables.sorted.store import RowStore
 from pqbroker.tables.sorted.versions import CleanUp
@@ -217,7 +223,7 @@ class Background:
         self._share.stores_bytes = used
         self._share.stores_lists = sum(store.list_count for tablet in tablets for store in tablet.stores)
         self._share.stores_blocks = sum(store.memory_blocks for tablet in tablets for store in tablet.stores)
-        if used < limit // 2:
+        if is_memory_ample(used, limit):
             for tablet in tablets:
                 tablet.memory_refusal = None
             return

@@ -78,6 +78,11 @@ def amounts(store: DynamicStore, attributes: SortedAttributes) -> dict[str, tupl
     }
 
 
+def is_memory_ample(used_bytes: int, limit_bytes: int) -> bool:
+    """Return True if stores that take so much in a node call for no rotation, whichever tables they are of."""
+    return used_bytes <= limit_bytes * FORCED_ROTATION_PART * TABLE_PART
+
+
 def rotations_for_memory(tablets: Iterable[StoreMemory], limit_bytes: int) -> list[int]:
     """Return the tablets of a node whose active stores rotate now, because memory is short.
 

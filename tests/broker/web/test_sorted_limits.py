@@ -46,6 +46,23 @@ async def test_stores_that_fill_the_memory_refuse_writes(serve: Serve) -> None:
     await insert(web, row("a", 1))
 
 
+async def test_a_table_alone_rotates_before_its_part_of_the_memory_refuses_writes(serve: Serve) -> None:
+    web = await serve(table_stores_bytes_max=4 << 20)
+    await create(web, attributes={"enable_store_flush": False})
+    background = web.node.server.node.cell.current.sorted_tables.background
+    tablet = tablet_of(web)
+    number = 0
+    while not tablet.passive and tablet.memory_refusal is None:
+        await insert(web, *(row("a", number + at, note="n" * 100) for at in range(100)))
+        number += 100
+        before = background.looks
+        background.look_soon()
+        await holds(web, lambda known=before: background.looks > known)  # type: ignore[misc]
+    assert tablet.memory_refusal is None
+    assert tablet.passive[0].passive_for == "memory"
+    assert 0.375 <= tablet.memory_bytes / (4 << 20) < 0.4
+
+
 async def test_as_many_tasks_run_as_are_allowed(serve: Serve) -> None:
     web = await serve(table_flushes_max=1, table_compactions_max=0, table_partitionings_max=0)
     await create(web, pivot_keys=[[], ["b"], ["c"], ["d"]], attributes={"max_dynamic_store_row_count": 10})

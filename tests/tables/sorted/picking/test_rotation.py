@@ -13,6 +13,7 @@ from pqbroker.tables.sorted.picking.rotation import (
     RotationReason,
     StoreMemory,
     is_full,
+    is_memory_ample,
     rotation_reason,
     rotations_for_memory,
 )
@@ -99,6 +100,14 @@ def test_when_memory_is_short_the_largest_store_rotates_first_and_no_more_than_n
 def test_one_table_takes_at_most_half() -> None:
     held = [StoreMemory(1, "a", 20 * MIB), StoreMemory(2, "a", 18 * MIB), StoreMemory(3, "b", 25 * MIB)]
     assert rotations_for_memory(held, 100 * MIB) == [1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 1000)), max_size=8), st.integers(1, 9000))
+def test_no_store_rotates_while_memory_is_ample(sizes: list[tuple[int, int]], limit: int) -> None:
+    held = [StoreMemory(number, str(table), size) for number, (table, size) in enumerate(sizes)]
+    if is_memory_ample(sum(size for _, size in sizes), limit):
+        assert rotations_for_memory(held, limit) == []
+    assert not is_memory_ample(limit // 2 + 1, limit), "a table that alone has its half is looked at"
 
 
 def test_a_tablet_that_cannot_rotate_is_passed_over() -> None:
