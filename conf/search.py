@@ -6,10 +6,16 @@ MIB = 1 << 20
 
 SEARCHES_MAX = setting(
     "pqbroker.search.searches.max", Kind.INT, 2,
-    "Searches in topics at once, each in a worker process of its own. More wait, and are answered 503 after the time "
-    "that they may take. Addresses that wait take turns; one place (of many an eighth) is for addresses that have "
-    "none. 0: no searches.",
+    "Searches in topics at once, each in a worker process of its own. More wait, "
+    "`pqbroker.search.searches.waiting.max` at most, and are answered 503 after the time that they may take. Addresses "
+    "that wait take turns; one place (of many an eighth) is for addresses that have none. 0: no searches.",
     low=0, high=64,
+)  # fmt: skip
+SEARCHES_WAITING_MAX = setting(
+    "pqbroker.search.searches.waiting.max", Kind.INT, 100,
+    "Searches in topics that wait for one of `pqbroker.search.searches.max` to end; more are answered 503 at once. An "
+    "eighth of these places, one at least of two, is for addresses of which no search waits. 0: none waits.",
+    low=0, high=10_000,
 )  # fmt: skip
 SEARCH_TIME_MS_MAX = setting(
     "pqbroker.search.time.ms.max", Kind.INT, 60_000,

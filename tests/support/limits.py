@@ -734,6 +734,11 @@ LIMITS = (
         beside="broker/web/test_search.py::test_one_search_too_many_waits_and_is_refused_after_its_time",
     ),
     Limit(
+        "searches in topics that wait", ("pqbroker.search.searches.waiting.max",), "503 at once",
+        "broker/web/test_search.py::test_more_searches_than_may_wait_are_refused_at_once",
+        share=Share.ADDRESS, beside="broker/ground/test_holder_queue.py::test_places_to_wait_are_shared_by_address",
+    ),
+    Limit(
         "time of a search", ("pqbroker.search.time.ms.max",), "it ends and says where another one continues",
         "broker/web/test_search.py::test_a_search_ends_when_its_time_is_over", share=Share.REQUEST,
     ),

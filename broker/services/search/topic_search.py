@@ -66,9 +66,12 @@ class TopicSearch:
             grace_s += 2 * settings.registry_timeout_ms / 1000
         self._limits = TaskLimits(
             question.holder, settings.search_searches_max, question.timeout_ms / 1000, settings.search_memory_bytes_max,
-            settings.sql_worker_idle_ms / 1000, grace_s,
+            settings.sql_worker_idle_ms / 1000, settings.search_searches_waiting_max, grace_s,
         )  # fmt: skip
-        self._task = WorkerTask(searchers, self._limits, TaskRefusals(self._too_many, self._too_long, self._lost))
+        refusals = TaskRefusals(
+            "searches", "TOO_MANY_SEARCHES", "pqbroker.search.searches", self._too_long, self._lost
+        )
+        self._task = WorkerTask(searchers, self._limits, refusals)
 
     async def __aenter__(self) -> Self:
         return self
@@ -132,15 +135,6 @@ class TopicSearch:
                 shown[-1]["aborted"] = spans.between(offset, stretch.next_offset)
             offset = stretch.next_offset
         await worker.send("stretches", {"stretches": shown}, payload)
-
-    def _too_many(self, running: int) -> QueryRefused:
-        most = self._limits.running_max
-        waited = f", and this one has waited {self._limits.time_s:g} s for its turn" if most else ""
-        return QueryRefused(
-            "TOO_MANY_SEARCHES",
-            f"{running} searches are under way, of at most pqbroker.search.searches.max = {most}{waited}",
-            "Try again when one has ended, or raise pqbroker.search.searches.max.",
-        )  # fmt: skip
 
     def _too_long(self) -> QueryRefused:
         limits = self._limits

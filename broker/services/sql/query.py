@@ -101,9 +101,11 @@ class Query:
         self._time_ms = min(question.timeout_ms or most_ms, most_ms)
         limits = TaskLimits(
             question.holder, settings.sql_queries_max, self._time_ms / 1000, settings.sql_memory_bytes_max,
-            settings.sql_worker_idle_ms / 1000, waiting_max=settings.sql_queries_waiting_max,
+            settings.sql_worker_idle_ms / 1000, settings.sql_queries_waiting_max,
         )  # fmt: skip
-        refusals = TaskRefusals(self._too_many, self._too_long, self._lost, self._queue_full)
+        refusals = TaskRefusals(
+            "SQL queries", "TOO_MANY_QUERIES", "pqbroker.sql.queries", self._too_long, self._lost
+        )
         self._task = WorkerTask(workers, limits, refusals)
 
     @property
@@ -270,23 +272,6 @@ class Query:
                 "RESULT_TOO_LARGE", f"the answer is larger than pqbroker.sql.result.bytes.max = {most}",
                 "Select fewer rows or columns, or raise the setting.",
             )  # fmt: skip
-
-    def _too_many(self, running: int) -> QueryRefused:
-        most = self._settings.sql_queries_max
-        waited = f", and this one has waited {self._time_ms} ms for its turn" if most else ""
-        return QueryRefused(
-            "TOO_MANY_QUERIES",
-            f"{running} SQL queries are under way, of at most pqbroker.sql.queries.max = {most}{waited}",
-            "Try again when one has ended, or raise pqbroker.sql.queries.max.",
-        )  # fmt: skip
-
-    def _queue_full(self, waiting: int) -> QueryRefused:
-        return QueryRefused(
-            "TOO_MANY_QUERIES",
-            f"{waiting} SQL queries wait for their turn, of at most pqbroker.sql.queries.waiting.max ="
-            f" {self._settings.sql_queries_waiting_max}; the last eighth is for addresses of which none waits",
-            "Try again when some have ended, or raise pqbroker.sql.queries.waiting.max.",
-        )  # fmt: skip
 
     def _too_long(self) -> QueryRefused:
         limit = "" if self._time_ms < self._settings.sql_time_ms_max else " (pqbroker.sql.time.ms.max)"

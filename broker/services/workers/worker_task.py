@@ -33,23 +33,43 @@ class TaskLimits:
     """Memory of its worker, of which one that waits for the next task may hold half."""
     idle_s: float
     """Time that its worker waits for the next task."""
+    waiting_max: int
+    """Tasks of the pool that wait for a slot."""
     grace_s: float = 0.0
     """Time beyond `time_s` in which the worker may end by itself."""
-    waiting_max: int | None = None
-    """Tasks of the pool that wait for a slot; None: any number."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRefusals:
     """Refusals of one kind of task, each made where it is raised."""
 
-    too_many: Callable[[int], QueryRefused]
-    """Refuses a task without a slot, while this many have one."""
+    words: str
+    """Tasks of this kind, as `SQL queries`."""
+    code: str
+    """Code of the refusals of a task that has no slot."""
+    setting: str
+    """Beginning of the settings `.max`, tasks at once, and `.waiting.max`, tasks that wait."""
     too_long: Callable[[], QueryRefused]
     lost: Callable[[int], QueryRefused]
     """Refuses a task whose worker ended with this status."""
-    queue_full: Callable[[int], QueryRefused] | None = None
-    """Refuses a task that may not wait for a slot, while this many do; where a number of them is set."""
+
+    def too_many(self, limits: TaskLimits, running: int) -> QueryRefused:
+        """Refuse a task that got no slot in its time, while this many had one."""
+        most = limits.running_max
+        waited = f", and this one has waited {limits.time_s * 1000:.0f} ms for its turn" if most else ""
+        return QueryRefused(
+            self.code, f"{running} {self.words} are under way, of at most {self.setting}.max = {most}{waited}",
+            f"Try again when one has ended, or raise {self.setting}.max.",
+        )  # fmt: skip
+
+    def queue_full(self, limits: TaskLimits, waiting: int) -> QueryRefused:
+        """Refuse a task that may not wait for a slot, while this many do."""
+        return QueryRefused(
+            self.code,
+            f"{waiting} {self.words} wait for their turn, of at most {self.setting}.waiting.max = {limits.waiting_max};"
+            " the last eighth is for addresses of which none waits",
+            f"Try again when some have ended, or raise {self.setting}.waiting.max.",
+        )  # fmt: skip
 
 
 class WorkerTask:
@@ -115,10 +135,9 @@ class WorkerTask:
             async with asyncio.timeout_at(self._began_s + limits.time_s if limits.running_max else 0):
                 await slots.begin(limits.holder, limits.running_max, limits.waiting_max)
         except QueueFull:
-            assert self._refusals.queue_full is not None
-            raise self._refusals.queue_full(slots.waiting) from None
+            raise self._refusals.queue_full(limits, slots.waiting) from None
         except TimeoutError:
-            raise self._refusals.too_many(slots.running) from None
+            raise self._refusals.too_many(limits, slots.running) from None
         self._has_slot = True
 
     async def _begin(

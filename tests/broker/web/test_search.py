@@ -1,5 +1,6 @@
 """Search in all partitions of a topic over HTTP, with the worker that does it."""
 
+import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -163,6 +164,21 @@ async def test_one_search_too_many_waits_and_is_refused_after_its_time(web: Web)
     searchers.slots.end("test")
     assert (await found(web, {"text": "107"}))[1]["matches"] == 1
     assert not searchers.slots.running
+
+
+async def test_more_searches_than_may_wait_are_refused_at_once(serve: Serve) -> None:
+    web = await serve(search_searches_max=1, search_searches_waiting_max=1)
+    await web.node.create_topic("t", 1)
+    await web.node.produce("t", b"107")
+    slots = web.node.server.node.searchers.slots
+    await slots.begin("other", 1)
+    waiting = asyncio.create_task(found(web, {"text": "107"}))
+    await until(lambda: slots.waiting == 1)
+    status, code, message = await web.refusal("POST", PATH, {})
+    assert (status, code) == (503, "TOO_MANY_SEARCHES")
+    assert "1 searches wait for their turn, of at most pqbroker.search.searches.waiting.max = 1" in message
+    slots.end("other")
+    assert (await waiting)[1]["matches"] == 1
 
 
 async def test_a_search_ends_when_its_time_is_over(web: Web) -> None:

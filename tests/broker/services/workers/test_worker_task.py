@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -12,7 +13,7 @@ from pqbroker.tables.work.messages import Message
 from pqbroker.tables.work.process import MEMORY_EXIT, WorkerGone, WorkerProcess
 from pqbroker.tables.work.refusal import QueryRefused
 
-LIMITS = TaskLimits("somebody", 1, 60.0, 1000, 60.0)
+LIMITS = TaskLimits("somebody", 1, 60.0, 1000, 60.0, 100)
 DONE = Message("done", {}, b"")
 
 
@@ -46,8 +47,7 @@ def refused(code: str) -> QueryRefused:
 
 
 REFUSALS = TaskRefusals(
-    too_many=lambda running: refused(f"TOO_MANY_{running}"), too_long=lambda: refused("TOO_LONG"),
-    lost=lambda status: refused(f"LOST_{status}"),
+    "tasks", "TOO_MANY", "pqbroker.tasks", lambda: refused("TOO_LONG"), lambda status: refused(f"LOST_{status}"),
 )  # fmt: skip
 
 
@@ -92,10 +92,11 @@ async def test_only_a_rested_worker_that_had_died_is_replaced(
 
 
 async def test_a_task_without_slots_is_refused_at_once() -> None:
-    task = WorkerTask(ScriptedPool([]), TaskLimits("somebody", 0, 60.0, 1000, 60.0), REFUSALS)
+    task = WorkerTask(ScriptedPool([]), replace(LIMITS, running_max=0), REFUSALS)
     with pytest.raises(QueryRefused) as refusal:
         await task.piece(ask, follow)
-    assert refusal.value.code == "TOO_MANY_0"
+    assert refusal.value.code == "TOO_MANY"
+    assert refusal.value.message == "0 tasks are under way, of at most pqbroker.tasks.max = 0"
 
 
 async def test_a_task_that_is_left_is_counted_so() -> None:
