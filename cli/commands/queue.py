@@ -1,17 +1,16 @@
 """`pqbroker queue`: consumers, pulled rows, sessions of producers and auto trim of queues, over HTTP."""
 
 import sys
-from itertools import islice
 from typing import Annotated, Any
 from urllib.parse import quote
 
 from pqbroker.cli.command import Family, declare
-from pqbroker.cli.commands.table_rows import ROWS_PER_REQUEST, json_object, json_objects, shown_cell
+from pqbroker.cli.commands.table_rows import json_object, json_objects, send_rows, shown_cell
 from pqbroker.cli.confirmation import confirm
 from pqbroker.cli.options import Http, Json, Yes, complete_topics, queue_path
 from pqbroker.cli.output import say, show_json, show_table
 from pqbroker.cli.parsing import Argument, option
-from pqbroker.cli.refusals import CommandError, WrongInput
+from pqbroker.cli.refusals import WrongInput
 from pqbroker.cli.web import DEFAULT_HTTP, Web
 
 app = Family("Register consumers of queues, pull and push rows of queues, and trim what was read.")
@@ -293,16 +292,15 @@ def push(
 ) -> None:
     """Push rows in a session, a thousand in a request; those that it has taken before are left out."""
     body: dict[str, object] = {"producer": producer, "session": session, "epoch": epoch}
-    given, count, skipped, last = json_objects(row or sys.stdin, "row"), 0, 0, -1
+    count, skipped, last = 0, 0, -1
     with Web(http) as web:
-        while some := list(islice(given, ROWS_PER_REQUEST)):
-            numbered = {} if first is None else {"sequence_number": first + count}
-            try:
-                done = web.post(f"{queue_path(queue)}/push", {**body, **numbered, "rows": some}, "last_sequence_number")
-            except CommandError as refusal:
-                before = f" ({count} rows were pushed before)" if count else ""
-                raise CommandError(f"{refusal}{before}") from None
-            count += len(some)
+
+        def send(some: list[dict[str, Any]], before: int) -> dict[str, Any]:
+            numbered = {} if first is None else {"sequence_number": first + before}
+            return web.post(f"{queue_path(queue)}/push", {**body, **numbered, "rows": some}, "last_sequence_number")
+
+        for sent, done in send_rows(json_objects(row or sys.stdin, "row"), send, "rows were pushed"):
+            count += sent
             skipped += done["skipped_row_count"]
             last = done["last_sequence_number"]
     if json:

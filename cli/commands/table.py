@@ -1,7 +1,6 @@
 """`pqbroker table`: tables of a pqbroker, over its HTTP address. Changes of their mount states stand beside."""
 
 import sys
-from itertools import islice
 from typing import Annotated, Any
 
 from pqbroker.cli.command import Family, declare
@@ -19,13 +18,13 @@ from pqbroker.cli.commands.table_keys import add_delete_rows, add_lookup
 from pqbroker.cli.commands.table_materialize import add_materialize
 from pqbroker.cli.commands.table_mount import add_mount, add_remount
 from pqbroker.cli.commands.table_reshard import add_reshard
-from pqbroker.cli.commands.table_rows import ROWS_PER_REQUEST, json_objects, shown_cell
+from pqbroker.cli.commands.table_rows import json_objects, send_rows, shown_cell
 from pqbroker.cli.commands.table_shown import kind_of, show_description, summary_of
 from pqbroker.cli.confirmation import confirm
 from pqbroker.cli.options import INT32_MAX, Http, Json, Table, Yes, assignments, table_path
 from pqbroker.cli.output import say, show_json, show_table
 from pqbroker.cli.parsing import Argument, option
-from pqbroker.cli.refusals import CommandError, WrongInput
+from pqbroker.cli.refusals import WrongInput
 from pqbroker.cli.web import DEFAULT_HTTP, Web
 
 app = Family("Create, list, fill, read, alter, mount and drop tables of a pqbroker.")
@@ -130,17 +129,15 @@ def insert(
 ) -> None:
     """Insert rows, a thousand in a request; those of one request appear together."""
     path = f"{table_path(table)}/rows{'?update=true' if update else ''}"
-    given = json_objects(row or sys.stdin, "row")
     count = weight = 0
     timestamp: int | None = None
     with Web(http) as web:
-        while some := list(islice(given, ROWS_PER_REQUEST)):
-            try:
-                written = web.post(path, {"rows": some}, "data_weight")
-            except CommandError as refusal:
-                before = f" ({count} rows were inserted before)" if count else ""
-                raise CommandError(f"{refusal}{before}") from None
-            count += len(some)
+
+        def send(some: list[dict[str, Any]], _: int) -> dict[str, Any]:
+            return web.post(path, {"rows": some}, "data_weight")
+
+        for sent, written in send_rows(json_objects(row or sys.stdin, "row"), send, "rows were inserted"):
+            count += sent
             weight += written["data_weight"]
             timestamp = written.get("timestamp")
     of_kind = {"data_weight": weight} if timestamp is None else {"timestamp": timestamp}

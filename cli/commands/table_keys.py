@@ -8,11 +8,11 @@ from json import dumps
 from typing import Annotated, Any
 
 from pqbroker.cli.command import Family, declare
-from pqbroker.cli.commands.table_rows import ROWS_PER_REQUEST, json_object, json_objects, shown_cell
+from pqbroker.cli.commands.table_rows import ROWS_PER_REQUEST, json_object, json_objects, send_rows, shown_cell
 from pqbroker.cli.options import Http, InTransaction, Json, Table, read_at, table_path
 from pqbroker.cli.output import say, show_json, show_table
 from pqbroker.cli.parsing import Argument, option
-from pqbroker.cli.refusals import CommandError, WrongInput
+from pqbroker.cli.refusals import WrongInput
 from pqbroker.cli.web import DEFAULT_HTTP, BrokerRefusal, Web
 
 TIMESTAMP_MAX = (1 << 64) - 1
@@ -91,14 +91,13 @@ def add_delete_rows(app: Family) -> None:
         path = table_path(table)
         count = timestamp = 0
         with Web(http) as web:
-            given = _keys(web, path, key)
-            while some := list(islice(given, ROWS_PER_REQUEST)):
-                try:
-                    timestamp = web.delete_part(f"{path}/rows", {"keys": some}, "timestamp")["timestamp"]
-                except CommandError as refusal:
-                    before = f" ({count} keys were deleted before)" if count else ""
-                    raise CommandError(f"{refusal}{before}") from None
-                count += len(some)
+
+            def send(some: list[dict[str, Any]], _: int) -> dict[str, Any]:
+                return web.delete_part(f"{path}/rows", {"keys": some}, "timestamp")
+
+            for sent, deleted in send_rows(_keys(web, path, key), send, "keys were deleted"):
+                count += sent
+                timestamp = deleted["timestamp"]
         if json:
             show_json({"rows": count, "timestamp": timestamp})
         else:

@@ -6,12 +6,12 @@ the connection closes, so that the client asks again. Where nothing is forwarded
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pqbroker.broker.ground.access import Principal
 from pqbroker.broker.kafka.apis.context import KafkaNode, Peer
-from pqbroker.broker.kafka.apis.exchange import Exchange, Output
+from pqbroker.broker.kafka.apis.exchange import Exchange
+from pqbroker.broker.kafka.net.awaited_answer import AwaitedAnswer, AwaitedEnding
 from pqbroker.broker.kafka.net.dispatch import Dispatcher
 from pqbroker.broker.peers.link_rules import LinkBusy
 from pqbroker.broker.peers.peer_frames import LinkBroken
@@ -69,48 +69,20 @@ class Forwarder:
         key = int.from_bytes(frame[:2]) if len(frame) > 1 else None
         if key is None or key in OWN_APIS or (key in TOPIC_APIS and self._knows(frame)):
             return self._dispatcher.begin(peer, frame)
-        return Forwarded(self._other.forward(_caller_of(peer), frame), len(frame))
+        return AwaitedAnswer(len(frame), _ending(self._other, _caller_of(peer), frame))
 
 
-class Forwarded:
-    """An `Exchange` of a request that another node answers."""
-
-    def __init__(self, answer: Awaitable[bytes], frame_bytes: int) -> None:
-        self.frame_bytes = frame_bytes
-        self.is_produce = self.is_parked = self.is_charged = False
-        self.is_begun = True
-        self.is_done = False
-        self.must_close = False
-        self.pause_ms = 0
-        self.hurried_at = 0.0
-        self.output: Output | None = None
-        self.listener: Callable[[], None] | None = None
-        self._task = asyncio.ensure_future(answer)
-        self._task.add_done_callback(self._finish)
-
-    def hurry(self) -> None:
-        """Do nothing: what another node parks is its own business."""
-
-    def leave(self) -> None:
-        self._task.cancel()
-
-    def _finish(self, task: "asyncio.Future[bytes]") -> None:
-        error = None if task.cancelled() else task.exception()
-        if task.cancelled() or isinstance(error, PeerRefused | LinkBusy):
-            self.must_close = True
-        elif error is not None:
-            raise error
-        else:
-            answer = memoryview(task.result())
-            self.must_close = answer[:1] == CLOSES
-            self.output = [answer[1:]] if len(answer) > 1 else None
-        self.is_done = True
-        if self.listener is not None:
-            self.listener()
+async def _ending(other: OtherNode, caller: dict[str, Any], frame: memoryview) -> AwaitedEnding:
+    """Return what the other node has answered; without an answer the connection closes."""
+    try:
+        answered = memoryview(await other.forward(caller, frame))
+    except (PeerRefused, LinkBusy):
+        return None, True
+    return [answered[1:]] if len(answered) > 1 else None, answered[:1] == CLOSES
 
 
 async def answer_forwarded(node: KafkaNode, dispatcher: Dispatcher, caller: Any, frame: memoryview) -> bytes:
-    """Serve a request of another node's client, and return what `Forwarded` takes. LinkBroken for a caller that is
+    """Serve a request of another node's client, and return what `_ending` takes. LinkBroken for a caller that is
     none."""
     peer = _peer_of(node, caller)
     try:

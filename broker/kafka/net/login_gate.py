@@ -11,15 +11,16 @@ when afterwards. Listeners without a login have none.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pqbroker.broker.kafka.apis.context import Peer
-from pqbroker.broker.kafka.apis.exchange import Exchange, Output
+from pqbroker.broker.kafka.apis.exchange import Exchange
 from pqbroker.broker.kafka.apis.login import Login, LoginState
 from pqbroker.broker.kafka.apis.metering import Beginner
+from pqbroker.broker.kafka.net.awaited_answer import AwaitedAnswer, AwaitedEnding
 from pqbroker.broker.kafka.net.receiving import Receiving
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.protocol.errors import LastAnswer, ProtocolError
@@ -85,7 +86,7 @@ class LoginGate:
         if len(frame) > settings.sasl_bytes_max:
             raise ProtocolError(f"{len(frame)} bytes before a login; sasl.server.max.receive.size is the most allowed")
         if login.state is LoginState.AUTHENTICATING and login.is_headless:
-            return HeadlessToken(login, frame)
+            return AwaitedAnswer(len(frame), _ending(login, frame))
         key = int.from_bytes(frame[:2])
         if key not in _PASSES[login.state]:
             if login.state is LoginState.LOGGED_IN:
@@ -99,36 +100,9 @@ class LoginGate:
         return self._dispatcher.begin(peer, frame)
 
 
-class HeadlessToken:
-    """An `Exchange` of a token without a header: the answer has none either, and a refusal is no answer."""
-
-    def __init__(self, login: Login, token: memoryview) -> None:
-        self.frame_bytes = len(token)
-        self.is_produce = self.is_parked = self.is_charged = False
-        self.is_begun = True
-        self.is_done = False
-        self.must_close = False
-        self.pause_ms = 0
-        self.hurried_at = 0.0
-        self.output: Output | None = None
-        self.listener: Callable[[], None] | None = None
-        self._task = asyncio.ensure_future(login.answer(bytes(token)))
-        self._task.add_done_callback(self._finish)
-
-    def hurry(self) -> None:
-        """Do nothing: a token is never parked."""
-
-    def leave(self) -> None:
-        self._task.cancel()
-
-    def _finish(self, task: "asyncio.Future[bytes]") -> None:
-        error = None if task.cancelled() else task.exception()
-        if task.cancelled() or isinstance(error, LastAnswer | ProtocolError):
-            self.must_close = True
-        elif error is not None:
-            raise error
-        else:
-            self.output = [*framed([task.result()])]
-        self.is_done = True
-        if self.listener is not None:
-            self.listener()
+async def _ending(login: Login, token: memoryview) -> AwaitedEnding:
+    """Return the answer to a token without a header: it has none either, and a refusal is no answer."""
+    try:
+        return [*framed([await login.answer(bytes(token))])], False
+    except (LastAnswer, ProtocolError):
+        return None, True
