@@ -33,7 +33,11 @@ class AwaitedAnswer:
         self._task.cancel()
 
     def _finish(self, task: "asyncio.Future[AwaitedEnding]") -> None:
-        self.output, self.must_close = (None, True) if task.cancelled() else task.result()
-        self.is_done = True
-        if self.listener is not None:
-            self.listener()
+        self.must_close = True
+        try:
+            if not task.cancelled():
+                self.output, self.must_close = task.result()
+        finally:
+            self.is_done = True
+            if self.listener is not None:
+                self.listener()
