@@ -10,8 +10,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from pqbroker.tables.work.messages import LENGTHS, STOP, STOPPED, Bytes, Message, pack, unpack
 
@@ -21,6 +21,8 @@ ENDING_S = 1.0
 """Time that a process has to end once it has closed its socket."""
 STOP_S = 2.0
 """Time that a process has to leave a query; one that takes longer is killed."""
+SENT_BYTES: Final = 256 << 10
+"""Bytes of a message that one turn of the loop hands to the socket: it copies them up to three times."""
 _BUFFER_BYTES = 256 << 10
 _ALLOCATOR: Mapping[str, str] = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
 """Environment in which the C library keeps freed memory of a worker for its next stretch: a tenth of a scan's time goes
@@ -38,7 +40,7 @@ class WorkerGone(Exception):
 class WorkerProcess:
     """One process; `start` makes it, `end` must be called."""
 
-    __slots__ = ("_is_gone", "_lengths", "_process", "_reader", "_writer", "is_new")
+    __slots__ = ("_is_gone", "_is_torn", "_lengths", "_process", "_reader", "_writer", "is_new")
 
     def __init__(
         self, process: "subprocess.Popen[bytes]", reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -49,6 +51,8 @@ class WorkerProcess:
         self._lengths: tuple[int, int] | None = None
         """Lengths of the parts of a message whose beginning was taken."""
         self._is_gone = False
+        self._is_torn = False
+        """True from the first to the last slice of a message; it stays so where a send is cancelled in between."""
         self.is_new = True
         """True until the first query is done. The owner clears it."""
 
@@ -80,10 +84,17 @@ class WorkerProcess:
         return self._is_gone or self._reader.at_eof() or not self.is_alive
 
     async def send(self, kind: str, document: Mapping[str, Any], payload: Sequence[Bytes] = ()) -> None:
-        """WorkerGone."""
+        """Send a message, a long one in several turns of the loop. WorkerGone."""
+        parts = [pack(kind, document, sum(map(len, payload))), *payload]
+        rest = sum(map(len, parts))
         try:
-            self._writer.writelines([pack(kind, document, sum(map(len, payload))), *payload])
-            await self._writer.drain()
+            for some in _slices(parts):
+                if self._is_torn:
+                    await asyncio.sleep(0)  # a drain returns at once while the worker keeps up
+                rest -= sum(map(len, some))
+                self._is_torn = rest > 0
+                self._writer.writelines(some)
+                await self._writer.drain()
         except ConnectionError as gone:
             self._is_gone = True
             raise WorkerGone(self) from gone
@@ -102,7 +113,10 @@ class WorkerProcess:
         return unpack(bytes(data[:document_bytes]), data[document_bytes:])
 
     async def stop(self) -> int | None:
-        """Make it leave its query: the memory that it has then. None: it has not within STOP_S, or has ended."""
+        """Make it leave its query: the memory that it has then. None: it has not within STOP_S, has ended, or waits for
+        the rest of a message."""
+        if self._is_torn:
+            return None
         try:
             async with asyncio.timeout(STOP_S):
                 await self.send(STOP, {})
@@ -124,6 +138,21 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait()
+
+
+def _slices(parts: Sequence[Bytes]) -> Iterator[list[Bytes]]:
+    """Yield the bytes in order, at most `SENT_BYTES` at a time; there are some."""
+    some: list[Bytes] = []
+    room = SENT_BYTES
+    for part in parts:
+        rest = part
+        while len(rest) > room:
+            view = memoryview(rest)
+            yield [*some, view[:room]]
+            rest, some, room = view[room:], [], SENT_BYTES
+        some.append(rest)
+        room -= len(rest)
+    yield some
 
 
 class _Spawning:

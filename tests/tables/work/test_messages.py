@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from pqbroker.tables.work.messages import STOP, Line, Stopped, pack
-from pqbroker.tables.work.process import WorkerProcess
+from pqbroker.tables.work.process import SENT_BYTES, WorkerProcess
 
 Pair = tuple[Line, socket.socket]
 NO_PROCESS = cast("subprocess.Popen[bytes]", None)
@@ -44,6 +44,45 @@ def test_a_receive_that_is_cancelled_loses_nothing() -> None:
         theirs.close()
 
     asyncio.run(run())
+
+
+async def test_a_long_message_is_sent_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flush sends a log of tens of megabytes; to copy it at once took 34 ms."""
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_unix_connection(sock=ours)
+    parts = [bytes([n % 256]) * 20_000 for n in range(100)] + [b"x" * 1_000_000, b""]
+    written: list[int] = []
+    write = type(writer.transport).write
+
+    def counted(transport: asyncio.WriteTransport, data: bytes) -> None:
+        written.append(len(data))
+        write(transport, data)
+
+    monkeypatch.setattr(type(writer.transport), "write", counted)
+    with theirs:
+        receiving = asyncio.create_task(asyncio.to_thread(Line(theirs).receive))
+        await WorkerProcess(NO_PROCESS, reader, writer).send("merge", {"n": 1}, parts)
+        message = await receiving
+        assert (message.document, message.payload) == ({"n": 1}, b"".join(parts))
+        assert max(written) == SENT_BYTES
+        assert len(written) == 1 + sum(written) // SENT_BYTES
+        writer.close()
+
+
+async def test_a_worker_that_waits_for_the_rest_of_a_message_is_not_stopped_but_ended() -> None:
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_unix_connection(sock=ours)
+    worker = WorkerProcess(NO_PROCESS, reader, writer)
+    with theirs:
+        sending = asyncio.create_task(worker.send("merge", {}, [b"x" * (64 * SENT_BYTES)]))
+        await asyncio.to_thread(theirs.recv, 1, socket.MSG_PEEK)
+        sending.cancel()
+        await asyncio.wait([sending])
+        assert sending.cancelled()
+        held = writer.transport.get_write_buffer_size()
+        assert await worker.stop() is None
+        assert writer.transport.get_write_buffer_size() == held > 0, "nothing is written into the message"
+        writer.transport.abort()
 
 
 def test_a_stop_that_comes_instead_of_an_answer_ends_the_question_and_those_behind_it(pair: Pair) -> None:
