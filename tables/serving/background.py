@@ -173,6 +173,7 @@ class Background:
 
     async def _look(self) -> None:
         now_ms = self._share.time.clock()
+        self._share.spent.look()
         undropped, self._share.undropped = self._share.undropped, []
         for merge in undropped:
             await merge.drop()

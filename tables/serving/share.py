@@ -9,6 +9,7 @@ from pqbroker.pq.serving.timestamps import NodeTime
 from pqbroker.pq.transactions.unfinished import Unfinished
 from pqbroker.storage.counters import KeyValueCounters
 from pqbroker.tables.serving.open_reads import OpenReads
+from pqbroker.tables.serving.spent_stores import SpentStores
 from pqbroker.tables.serving.tasks import TaskTotals
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class SortedShare:
     """Ends the background work of a tablet."""
     undropped: "list[Merge]" = field(default_factory=list)
     """Merges that have failed, and whose pieces could not be removed yet."""
+    spent: SpentStores = field(default_factory=SpentStores)
     reads: OpenReads = field(default_factory=OpenReads)
     unfinished: Unfinished = field(default_factory=Unfinished)
     """Participants with something of a transaction that is not finished."""

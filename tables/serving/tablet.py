@@ -494,6 +494,7 @@ class SortedTablet:
             self.structure.change(chunks, ())
             self.stores = [other for other in self.stores if other is not store]
             self._logs.pop(store.number, None)
+            self.share.spent.add(store)
 
         await self._execute(kv, [*commands, *removal(self.log_inputs(store)), *raised], named)
         return chunks
@@ -658,5 +659,5 @@ class SortedTablet:
 
 def _facts_of(store: RowStore) -> DynamicStore:
     return DynamicStore(
-        store.number, len(store), store.memory_bytes, store.least_timestamp, store.begun_ms, 0, store.row_count
+        store.number, store.key_count, store.memory_bytes, store.least_timestamp, store.begun_ms, 0, store.row_count
     )

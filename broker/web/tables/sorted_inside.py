@@ -161,7 +161,7 @@ def _stores(tablet: SortedTablet) -> list[dict[str, Any]]:
 
 def _store(store: RowStore, state: str, now_ms: int) -> dict[str, Any]:
     return {
-        "store": store.number, "state": state, "keys": len(store), "rows": store.row_count,
+        "store": store.number, "state": state, "keys": store.key_count, "rows": store.row_count,
         "bytes": store.memory_bytes, "begun_ms": store.begun_ms, "age_ms": max(now_ms - store.begun_ms, 0),
         "least_timestamp": store.least_timestamp, "passive_for": str(store.passive_for),
     }  # fmt: skip

@@ -1,0 +1,40 @@
+"""The memory store of a sorted table in slices: what grows in it, and what is freed of it at once."""
+
+from pqbroker.tables.sorted.store import RowStore
+
+
+def filled(keys: int, versions: int = 1) -> RowStore:
+    store = RowStore(1, 0)
+    for at in range(versions):
+        store.apply(((b"%d" % number, b"%09d" % at) for number in range(keys)), at, at)
+    return store
+
+
+def test_no_dict_of_a_store_has_more_than_a_tenth_of_its_keys() -> None:
+    """A dict that grows moves its entries at once: 350 000 take 15 ms."""
+    slices = [len(keys) for keys in filled(20_000).key_slices()]
+    assert sum(slices) == 20_000
+    assert max(slices) < 2_000
+
+
+def test_rows_of_a_spent_store_are_freed_a_few_at_a_time() -> None:
+    store = filled(100, versions=3)
+    spent = store.spent_rows()
+    left = [300]
+    while spent.drop(7):
+        left.append(sum(len(store.versions(key)) for keys in store.key_slices() for key in keys))
+    assert left == list(range(300, 0, -7))
+    assert not spent.drop(7)
+
+
+def test_many_versions_of_one_key_are_freed_a_few_at_a_time_too() -> None:
+    store = filled(1, versions=1_000)
+    spent = store.spent_rows()
+    assert spent.drop(600)
+    assert len(store.versions(b"0")) == 400
+    assert not spent.drop(400)
+    assert store.versions(b"0") == ()
+
+
+def test_a_store_without_rows_has_nothing_to_free() -> None:
+    assert not RowStore(1, 0).spent_rows().drop(1)
