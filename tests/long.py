@@ -40,6 +40,7 @@ RUNS: Final[Mapping[str, str]] = {
     "backups": "tests.faults.backups --times 50",
     "churn": "tests.faults.churn --seconds 600",
     "consumer-churn": "tests.faults.consumer_churn --seconds 120",
+    "migrating-churn": "tests.faults.consumer_churn --migrates --seconds 120",
     "grammar": "tests.grammar --requests 1000000",
     "login-frames": "tests.broker.kafka.net.login_fuzz 1000000",
     "lists": "tests.grammar --lists",

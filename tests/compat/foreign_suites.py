@@ -1,7 +1,9 @@
-"""Tests that other projects have for transactions: python -m tests.compat.foreign_suites
+"""Tests that other projects have for transactions and groups: python -m tests.compat.foreign_suites
 
-librdkafka's 0055, 0061, 0098, 0103, 0129 and 0137, built from the sources in the npm package of its JavaScript client,
-and franz-go's TestTxnEtl. Their topics have three replicas in 0103, which one broker refuses: there it is one.
+librdkafka's 0055, 0061, 0077, 0098, 0103, 0129 and 0137, built from the sources in the npm package of its JavaScript
+client, and franz-go's TestTxnEtl, TestGroupETL, TestGroupSimple and Test848RegexBrokerResolves, with classic groups and
+groups of KIP-848. Topics of 0103 have three replicas, which one broker refuses: there it is one. 0098 reads statistics
+by RapidJSON, whose headers are in the sources of python-rapidjson.
 """
 
 import argparse
@@ -10,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,10 +23,12 @@ from pqbroker.testing import FOR_TESTS, broker
 from tests.support.drivers.franz_go_driver import own_tests
 
 PACKAGE: Final = "@confluentinc/kafka-javascript@1.10.1"
-BUILT: Final = Path(__file__).resolve().parents[2] / ".cache" / "librdkafka-2.15.1-tls"
-TESTS: Final = ("0055", "0061", "0098", "0103", "0129", "0137")
+RAPIDJSON: Final = "python-rapidjson==1.25"
+BUILT: Final = Path(__file__).resolve().parents[2] / ".cache" / "librdkafka-2.15.1-tls-json"
+TESTS: Final = ("0055", "0061", "0077", "0098", "0103", "0129", "0137")
+OF_FRANZ_GO: Final = ("TestTxnEtl", "TestGroupETL", "TestGroupSimple", "Test848RegexBrokerResolves")
 RECORDS: Final = 100_000
-"""Records of franz-go's test."""
+"""Records of franz-go's larger tests."""
 _CONFIGURED: Final = ("--disable-gssapi", "--enable-ssl", "--disable-zstd", "--disable-curl", "--no-download")
 _REPLICAS = re.compile(r"(test_create_topic_wait_exists\([^;]*), 3, 5000\)")
 _TIMEOUT_S: Final = 1800
@@ -31,9 +36,10 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def main() -> None:
+    every = (*TESTS, *OF_FRANZ_GO)
     parser = argparse.ArgumentParser(prog="python -m tests.compat.foreign_suites", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(TESTS)}, TestTxnEtl; without: all")
-    names: Sequence[str] = parser.parse_args().names or [*TESTS, "TestTxnEtl"]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(every)}; without: all")
+    names: Sequence[str] = parser.parse_args().names or every
     if any(name in TESTS for name in names):
         build()
     failed: list[str] = []
@@ -48,9 +54,9 @@ def main() -> None:
 
 def run(name: str, address: str) -> bool:
     """Run one test; its output is printed where it fails."""
-    if name == "TestTxnEtl":
+    if name in OF_FRANZ_GO:
         settings = {"KGO_SEEDS": address, "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": str(RECORDS), "GOMAXPROCS": "1"}
-        return passes([str(own_tests()), "-test.run", f"^{name}$"], Path.cwd(), settings)
+        return passes([str(own_tests()), "-test.v", "-test.run", f"^{name}$"], Path.cwd(), settings, "--- SKIP")
     return run_librdkafka(name, {"bootstrap.servers": address})
 
 
@@ -87,10 +93,21 @@ def build() -> None:
         sources = Path(scratch, "package", "deps", "librdkafka")
         changed = sources / "tests" / "0103-transactions.c"
         changed.write_text(_REPLICAS.sub(r"\1, 1, 5000)", changed.read_text(encoding="utf-8")), encoding="utf-8")
-        perform(["./configure", *_CONFIGURED], sources)
+        headers = _fetch_rapidjson(Path(scratch))
+        perform(["./configure", *_CONFIGURED, f"--CXXFLAGS=-I{headers}"], sources)
         perform(["make", "libs"], sources)
         perform(["make", "test-runner"], sources / "tests")
         shutil.move(sources, BUILT)
+
+
+def _fetch_rapidjson(scratch: Path) -> Path:
+    """Fetch RapidJSON's headers, and return their directory."""
+    perform([sys.executable, "-m", "pip", "download", "-q", RAPIDJSON, "--no-binary", ":all:", "--no-deps"], scratch)
+    (packed,) = scratch.glob("python_rapidjson-*.tar.gz")
+    with tarfile.open(packed) as archive:
+        archive.extractall(scratch, filter="data")
+    (headers,) = scratch.glob("python_rapidjson-*/rapidjson/include")
+    return headers
 
 
 def perform(command: Sequence[str], directory: Path) -> None:

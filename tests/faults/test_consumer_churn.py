@@ -1,6 +1,7 @@
-"""Fifty members of one group of the consumer protocol come and go, for 4 s or $PQBROKER_TESTS_CHURN_SECONDS.
+"""Fifty members of one group of the consumer protocol come and go, for 4 s or $PQBROKER_TESTS_CHURN_SECONDS; a smaller
+group moves to the classic protocol and back meanwhile.
 
-Two minutes: `python -m tests.faults.consumer_churn --seconds 120`.
+Two minutes: `python -m tests.faults.consumer_churn [--migrates] --seconds 120`.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from pqbroker.testing import broker
 from tests.faults.consumer_churn import SETTINGS, run
 
 SECONDS = float(os.environ.get("PQBROKER_TESTS_CHURN_SECONDS", "4"))
+FEW = 6
 
 
 @pytest.mark.timeout(180 + SECONDS)
@@ -23,4 +25,14 @@ def test_a_partition_has_one_owner_in_every_epoch_and_each_record_is_read() -> N
         book = asyncio.run(run(node.kafka, seconds=SECONDS, seed=seed))
     assert len({epoch for _, epoch in book.owners}) >= 3, "hardly a reconciliation was over in time"
     assert set(book.events) == {"leave", "die", "freeze"}
+    assert book.written.total() > 100
+
+
+@pytest.mark.timeout(300 + SECONDS)
+def test_a_partition_has_one_owner_while_the_group_moves_between_the_protocols_and_back() -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    with broker(settings=SETTINGS) as node:
+        book = asyncio.run(run(node.kafka, seconds=SECONDS, seed=seed, members=FEW, migrates=True))
+    assert book.moves.keys() == {"classic", "consumer"}
     assert book.written.total() > 100
