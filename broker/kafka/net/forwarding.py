@@ -6,6 +6,7 @@ the connection closes, so that the client asks again. Where nothing is forwarded
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pqbroker.broker.ground.access import Principal
