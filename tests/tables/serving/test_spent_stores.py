@@ -17,19 +17,19 @@ def filled() -> RowStore:
     return store
 
 
-class Watched(dict[bytes, bytes | list[bytes]]):
+class Watched(dict[bytes, bytes]):
     """Keys of a store, and how many were taken out."""
 
     taken = 0
 
-    def popitem(self) -> tuple[bytes, bytes | list[bytes]]:
+    def popitem(self) -> tuple[bytes, bytes]:
         Watched.taken += 1
         return super().popitem()
 
 
 def watched() -> RowStore:
     store = filled()
-    store._shards = tuple(Watched(shard) for shard in store._shards)
+    store._firsts = tuple(Watched(shard) for shard in store._firsts)
     Watched.taken = 0
     return store
 

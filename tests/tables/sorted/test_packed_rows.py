@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pqbroker.tables.sorted.log_entries import ENTRY_HEAD, EntryDamaged, LoggedRow, NewRow, decode_entries, encode_entry
 from pqbroker.tables.sorted.packed_rows import ABSENT, DELETED, TIMESTAMP, Kind, RowForm, timestamp_of
-from pqbroker.tables.sorted.store import KEY_MEMORY, VERSION_MEMORY, RowStore
+from pqbroker.tables.sorted.store import KEY_MEMORY, LIST_MEMORY, VERSION_MEMORY, RowStore
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "int8": st.integers(-128, 127), "int64": st.integers(-(1 << 63), (1 << 63) - 1),
@@ -102,5 +102,5 @@ def test_a_store_has_the_versions_of_each_key_and_its_keys() -> None:
     slices = store.key_slices()
     store.apply([_row(b"d", 10)], 10, 10)
     assert sorted(key for keys in slices for key in keys) == [b"a", b"b", b"c", b"d"]
-    assert store.memory_bytes == 4 * (KEY_MEMORY + 1) + 2 * VERSION_MEMORY + 6 * 9
+    assert store.memory_bytes == 4 * (KEY_MEMORY + 1) + 2 * VERSION_MEMORY + LIST_MEMORY + 6 * 9
     assert (store.list_count, store.memory_blocks) == (1, 4 + 6 + 2)

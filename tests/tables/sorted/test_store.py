@@ -1,5 +1,7 @@
 """The memory store of a sorted table in slices: what grows in it, and what is freed of it at once."""
 
+import gc
+
 from pqbroker.tables.sorted.store import RowStore
 
 
@@ -18,13 +20,13 @@ def test_no_dict_of_a_store_has_more_than_a_tenth_of_its_keys() -> None:
 
 
 def test_rows_of_a_spent_store_are_freed_a_few_at_a_time() -> None:
-    store = filled(100, versions=3)
-    spent = store.spent_rows()
-    left = [300]
+    spent = filled(100).spent_rows()
+    left = [sum(map(len, spent._shards))]
     while spent.drop(7):
-        left.append(sum(len(store.versions(key)) for keys in store.key_slices() for key in keys))
-    assert left == list(range(300, 0, -7))
+        left.append(sum(map(len, spent._shards)))
+    assert left == list(range(100, 0, -7))
     assert not spent.drop(7)
+    assert sum(map(len, spent._shards)) == 0
 
 
 def test_many_versions_of_one_key_are_freed_a_few_at_a_time_too() -> None:
@@ -32,8 +34,17 @@ def test_many_versions_of_one_key_are_freed_a_few_at_a_time_too() -> None:
     spent = store.spent_rows()
     assert spent.drop(600)
     assert len(store.versions(b"0")) == 400
-    assert not spent.drop(400)
+    assert spent.drop(400)
+    assert not spent.drop(1)
     assert store.versions(b"0") == ()
+
+
+def test_keys_with_one_version_are_nothing_that_a_pass_of_the_collector_goes_through() -> None:
+    store = filled(2_000)
+    assert not any(map(gc.is_tracked, store._firsts))
+    store.apply([(b"7", b"other")], 2, 2)
+    assert not any(map(gc.is_tracked, store._firsts))
+    assert sum(map(len, filter(gc.is_tracked, store._several))) == 1
 
 
 def test_a_store_without_rows_has_nothing_to_free() -> None:
