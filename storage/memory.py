@@ -87,6 +87,16 @@ class MemoryEngine:
     async def remove_sibling(self, name: str) -> None:
         self._siblings.pop(name, None)
 
+    def copied(self) -> "MemoryEngine":
+        """Return another engine with what is durable in this one now, as a backup holds it; without siblings."""
+        copy = MemoryEngine(self._store.bytes_max, pools=self._store.pools, thresholds=self._thresholds)
+        copy._store, copy._generation = self._store.copied(), self._generation
+        return copy
+
+    def take_sibling(self, name: str, engine: "MemoryEngine") -> None:
+        """Have an engine for another cell, as a restored backup has it."""
+        self._siblings[name] = engine
+
     @property
     def is_open(self) -> bool:
         """Return True if anybody has opened the cell so far."""

@@ -84,6 +84,13 @@ class MemoryStore:
         for blob, content, pool in before.blobs:
             self._set_blob(blob, content, pool)
 
+    def copied(self) -> "MemoryStore":
+        """Return another store with the same contents."""
+        return MemoryStore(
+            self.bytes_max, self.pools, self.rows.copy(), self.blobs.copy(), dict(self.places),
+            Counter(self.pool_bytes), self.row_bytes,
+        )  # fmt: skip
+
     def _set(self, key: bytes, value: bytes | None) -> None:
         old = self.rows.pop(key, None)
         if old is not None:

@@ -91,9 +91,9 @@ class Outcome(Generic[T]):
     async def wait(self) -> None:
         """Return when it is done, with a result or an error."""
         if not self._is_done:
-            told = asyncio.Event()
-            self.add_done_callback(lambda _: told.set())
-            await told.wait()
+            told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.add_done_callback(lambda _: None if told.done() else told.set_result(None))
+            await told
 
     def __await__(self) -> Generator[Any, None, T]:
         yield from self.wait().__await__()

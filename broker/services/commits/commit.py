@@ -160,7 +160,6 @@ class Commit:
 
     async def _prepare(self) -> None:
         """Make the rows of the other cells durable, each cell's in one request."""
-        self._check()
         await _encoded(self._elsewhere, None)
         self._check()
         requests: list[Outcome[None]] = []
@@ -309,7 +308,7 @@ def _told(
 ) -> Outcome[None]:
     """Tell parts what became of their request; done when all have done with it what it means."""
     end: Outcome[None] = Outcome()
-    left = len(parts)
+    left = 0
 
     def done(_: Outcome[None]) -> None:
         nonlocal left
@@ -318,12 +317,15 @@ def _told(
             end.settle(request.exception())
 
     def tell(_: Outcome[None]) -> None:
+        nonlocal left
         ends = [part.told(request.exception()) for part in parts]
         for each in beside:
             each.told(request.exception())
-        for one in ends:
+        waiting = [one for one in ends if not one.done()]  # few rows are applied in this call
+        left = len(waiting)
+        for one in waiting:
             one.add_done_callback(done)
-        if not parts:
+        if not waiting:
             end.settle(request.exception())
 
     request.add_done_callback(tell)

@@ -114,8 +114,8 @@ class Commits:
         )  # fmt: skip
         self._pause: asyncio.Event | None = None
         """Set when the pause is over; None: there is none."""
-        self._ended = asyncio.Event()
-        """Set with the next end of a commit of several cells; another one takes its place."""
+        self._ended: asyncio.Event | None = None
+        """Set with the next end of a commit of several cells, where somebody waits for it."""
         self._unwritten: set[TransactionId] = set()
         """Commits of several cells that are not written everywhere."""
         self._task: asyncio.Task[None] | None = None
@@ -264,10 +264,14 @@ class Commits:
                 await self.written(request.transaction)
         return decision
 
+    def is_written(self, transaction: TransactionId) -> bool:
+        """Return True if `written` would not wait."""
+        return transaction not in self._unwritten
+
     async def written(self, transaction: TransactionId) -> None:
         """Return when the rows of a commit of this process are written in all cells, or left to `Finishing`."""
         while transaction in self._unwritten:
-            await self._ended.wait()
+            await self._end_of_one()
 
     async def end_together(
         self, parts: Sequence[CommitPart], beside: Sequence[BesidePart], limit_s: float
@@ -284,7 +288,8 @@ class Commits:
         commit = Commit(request, self._time, self._limit_s, self._leave)
         if not commit.elsewhere:
             return await self._run(commit)
-        await self._paused()
+        if self._pause is not None:
+            await self._paused()
         transaction = request.transaction
         self._unwritten.add(transaction)
         self.counters.over_cells += 1
@@ -347,8 +352,14 @@ class Commits:
 
     def _end_over_cells(self, transaction: TransactionId) -> None:
         self._unwritten.discard(transaction)
-        ended, self._ended = self._ended, asyncio.Event()
-        ended.set()
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended.set()
+
+    async def _end_of_one(self) -> None:
+        if self._ended is None:
+            self._ended = asyncio.Event()
+        await self._ended.wait()
 
     def _leave(self, participant: Participant) -> None:
         self._unfinished.add(participant.participant_id)
@@ -386,7 +397,7 @@ class Commits:
     async def _quiet(self) -> None:
         """Return when no commit of several cells is under way, or unfinished anywhere."""
         while self._unwritten:
-            await self._ended.wait()
+            await self._end_of_one()
         while not self._finishing.is_idle:
             await self._finishing.look()
             await asyncio.sleep(QUIET_LOOK_S)

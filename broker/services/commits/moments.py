@@ -22,14 +22,14 @@ class Moments:
         self._under_way: dict[object, frozenset[str]] = {}
         """Names that a transaction writes to, from its begin until it is visible everywhere."""
         self._taken: dict[object, frozenset[str]] = {}
-        self._changed = asyncio.Event()
-        """Set with the next end of either; another one takes its place."""
+        self._changed: asyncio.Event | None = None
+        """Set with the next end of either, where somebody waits for it."""
 
     async def begin(self, names: Collection[str]) -> object:
         """Return what `end` takes, once no moment of these names is being taken."""
         wanted, token = frozenset(names), object()
         while any(wanted & some for some in self._taken.values()):
-            await self._changed.wait()
+            await self._change()
         self._under_way[token] = wanted
         return token
 
@@ -55,12 +55,18 @@ class Moments:
         try:
             async with asyncio.timeout(self._limit_s):
                 while any(wanted & some for some in self._under_way.values()):
-                    await self._changed.wait()
+                    await self._change()
         except TimeoutError:
             text = f"a transaction over {', '.join(sorted(wanted))[:200]} is not visible everywhere after"
             cure = "Try again, or read one table or topic in a query; GET /v1/cells shows cells that are not open."
             raise TableError("ROW_LOCKED", f"{text} {self._limit_s:g} s", cure) from None
 
+    async def _change(self) -> None:
+        if self._changed is None:
+            self._changed = asyncio.Event()
+        await self._changed.wait()
+
     def _tell(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set()

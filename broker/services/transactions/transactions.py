@@ -197,7 +197,10 @@ async def _decision(
     except BaseException:
         moments.end(token)
         raise
-    uninterrupted(_end_visible(caller, commits, one, token))
+    if one.producer is None and commits.is_written(one.number):
+        moments.end(token)
+    else:
+        uninterrupted(_end_visible(caller, commits, one, token))
     return decision
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from hashlib import blake2b
-from json import dumps
-from typing import Any
+from json import JSONEncoder, dumps
+from typing import Any, Final
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.sorted_tables.finding import find_sorted
@@ -23,6 +23,8 @@ from pqbroker.tables.serving.table import SortedTable
 from pqbroker.tables.sorted.log_entries import NewRow
 from pqbroker.tables.sorted.rows import encode_deletes, show_key
 from pqbroker.tables.sorted.rows import encode_rows as encode_sorted_rows
+
+_SHOWN: Final = JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 class WriteKind(StrEnum):
@@ -52,8 +54,7 @@ def digest_of(writes: Sequence[TableWrite]) -> bytes:
     """Return what tells the writes of a commit from others."""
     digest = blake2b(digest_size=DIGEST_BYTES)
     for each in writes:
-        document = [each.table, each.kind.value, each.items]
-        digest.update(dumps(document, sort_keys=True, separators=(",", ":")).encode())
+        digest.update(_SHOWN.encode([each.table, each.kind.value, each.items]).encode())
     return digest.digest()
 
 

@@ -64,8 +64,12 @@ def can_rotate(tablet: TabletStores) -> bool:
 
 def is_full(store: DynamicStore, attributes: SortedAttributes, part: float = 1.0) -> bool:
     """Return True if a store has reached a part of one of its limits: rows, bytes, values or versions."""
-    counts = amounts(store, attributes).values()
-    return any(count >= round(part * most, 3) for count, most in counts)  # 0.07 * 100 is 7.000000000000001
+    return (  # each write asks for this, so that no dict is made of it; 0.07 * 100 is 7.000000000000001
+        store.rows >= round(part * attributes.max_dynamic_store_row_count, 3)
+        or store.memory_bytes >= round(part * attributes.max_dynamic_store_pool_size, 3)
+        or store.values >= round(part * attributes.max_dynamic_store_value_count, 3)
+        or store.timestamps >= round(part * attributes.max_dynamic_store_timestamp_count, 3)
+    )
 
 
 def amounts(store: DynamicStore, attributes: SortedAttributes) -> dict[str, tuple[int, int]]:
