@@ -9,6 +9,7 @@ from pqbroker.broker.kafka.net.dispatch import Dispatcher
 from pqbroker.broker.kafka.net.forwarding import answer_forwarded
 from pqbroker.broker.node.mirrored_rows import HIVE, SCHEME
 from pqbroker.broker.node.node_place import NodePlace
+from pqbroker.broker.node.partition_copies import PartitionCopies
 from pqbroker.broker.node.parts import Node
 from pqbroker.broker.node.running_tablets import (
     RUNNING_LOOK_S,
@@ -42,6 +43,10 @@ class FirstPlace:
         """Links, each with what ends its following."""
         self._told: dict[PeerLink, dict[CellId, Mapping[TabletId, int]]] = {}
         """Links that follow, each with what its node knows of tablets that others run."""
+        self.copies = PartitionCopies(
+            lambda: self._node.cell.current, place.elsewhere, self._link_to,
+            node.settings.peer_request_timeout_ms / 1000,
+        )  # fmt: skip
 
     async def start(self) -> None:
         """Open the door. OSError."""
@@ -77,6 +82,7 @@ class FirstPlace:
         if strange:
             raise LinkBroken(f"node {link.node} says that it runs cell {strange[0]}, which is not its own")
         self._place.elsewhere.update(found)
+        self.copies.follow()
 
     async def answer(self, link: PeerLink, payload: bytes) -> bytes:
         """Answer another node. PeerRefused."""
@@ -103,11 +109,17 @@ class FirstPlace:
         self._told.pop(link, None)
         if not any(other.node == link.node for other in self._ends):
             self._forget(link.node)
+        self.copies.follow()
         log.warning("the link of node %d closed: %s", link.node, why)
 
     def _forget(self, node: int) -> None:
         for cell in [cell for cell in self._place.elsewhere if home_of(cell, self._place.count) == node]:
             del self._place.elsewhere[cell]
+
+    def _link_to(self, cell: CellId) -> PeerLink | None:
+        """Return the open link to the node that a cell is home at, the latest of several."""
+        node = home_of(cell, self._place.count)
+        return next((link for link in reversed(self._ends) if link.node == node and link.is_open), None)
 
     def _logs(self) -> dict[str, ChangeLog]:
         opened = self._node.cell.current

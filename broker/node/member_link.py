@@ -10,6 +10,7 @@ from typing import Any, Final
 from pqbroker.broker.node.mirrored_rows import MirroredRows
 from pqbroker.broker.node.orders import Orders
 from pqbroker.broker.node.running_tablets import RUNNING_LOOK_S, decode_tablets, encode_tablets, running_tablets
+from pqbroker.broker.node.served_partitions import CALLS, ServedPartitions
 from pqbroker.broker.peers.link_rules import LinkBusy, LinkTerms
 from pqbroker.broker.peers.peer_frames import LinkBroken
 from pqbroker.broker.peers.peer_link import PeerLink, PeerRefused, come_to_door
@@ -43,6 +44,8 @@ class MemberLink:
         self._coming: asyncio.Task[None] | None = None
         self._told = _NOTHING
         self._elsewhere = elsewhere
+        self._served: ServedPartitions | None = None
+        """None: this node tells of no tablet yet."""
         self.rows = MirroredRows(self._note_ready)
 
     def start(self) -> None:
@@ -65,7 +68,8 @@ class MemberLink:
         await self.rows.follow(changed)
 
     async def keep_telling(self, serving: Callable[[], OpenCell]) -> None:
-        """Have the first node know which tablets this one runs, for as long as this runs."""
+        """Have the first node know which tablets this one runs, and use them, for as long as this runs."""
+        self._served = ServedPartitions(serving)
         while True:
             tablets = running_tablets(serving(), with_system=False)
             if tablets != self._told and self._opened.is_set():
@@ -105,8 +109,14 @@ class MemberLink:
         self.rows.take(head, body, is_portion=method is PeerMethod.PORTION)
 
     async def answer(self, link: PeerLink, payload: bytes) -> bytes:
-        """Refuse: the first node asks nothing."""
-        raise PeerRefused("this node answers nothing")
+        """Answer the first node. PeerRefused."""
+        try:
+            method, head, _ = decode_peer_call(payload)
+        except LinkBroken as broken:
+            raise PeerRefused(str(broken)) from broken
+        if method not in CALLS or self._served is None:
+            raise PeerRefused(f"this node answers no {method.name} now")
+        return await self._served.answer(method, head)
 
     def closed(self, link: PeerLink, why: str) -> None:
         if self._opened.is_set():

@@ -239,7 +239,7 @@ class Server:
             member = self._member
             looks += [member.watch(), member.follow(self._serving), member.keep_telling(self._serving)]
         if self._first is not None:
-            looks.append(self._first.keep_telling())
+            looks += [self._first.keep_telling(), self._first.copies.run()]
         works = (self.node.feeding.run(self.node), self.node.cleaner.run(self.node), self.node.health.run(self.node))
         periodic = (self._retain(), self._trim_queues(), self._renew(), self._take_series(), *works, *looks)
         for work in (self._cell.watch(self._opened), *periodic):

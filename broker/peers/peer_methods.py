@@ -29,8 +29,14 @@ class PeerMethod(IntEnum):
     """A node asks for the numbers of the last changes, and says which tablets it runs."""
     CELL_READY = 8
     """A node has opened a new cell, which the hive is to note."""
-    RUNNING = 20
+    RUNNING = 9
     """A note of the first node with the tablets that others than the receiver run, by cell."""
+    COPY_OFFSETS = 20
+    """The first node asks for the offsets of groups in some tablets."""
+    COMMIT_OFFSETS = 21
+    """The first node has offsets of a group stored in partitions of one cell."""
+    END_TRANSACTION = 22
+    """The first node has a Kafka transaction ended in a partition."""
 
 
 def encode_peer_call(method: PeerMethod, head: Any, body: bytes | memoryview = b"") -> bytes:

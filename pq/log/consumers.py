@@ -131,9 +131,14 @@ class Consumers:
         self._index = index
         self._count_max = count_max
         self._metadata_max = metadata_max
-        self._states = dict(stored)
         self._coming: Counter[str] = Counter()
         """New groups whose first commits are on their way: how many of each."""
+        self.take(dict(stored))
+
+    def take(self, stored: dict[str, ConsumerOffset]) -> None:
+        """Have these, which are this object's then, be the states; nothing that was planned before counts."""
+        self._states = stored
+        self._coming.clear()
         self._creators = {group_id: state.creator for group_id, state in self._states.items()}
         """Holders that made the groups, new groups included."""
         self._shares = Shares[str]()

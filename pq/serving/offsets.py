@@ -10,6 +10,9 @@ topic deleted            its offsets are gone; a commit still on its way is answ
 Commits of one group and partition are applied in the order of the calls: the KV tablets see to it. `settled` waits for
 all commits of a group that were there before, so that nobody reads offsets which an earlier commit then changes.
 
+Of a partition that another node runs this one may have a copy of the offsets (`take_copy`), and changes them over
+there; without a copy they are not known, as while a cell is not open.
+
 A group outlives its last offset for offsets.retention.check.interval.ms, as in Kafka: it is empty, and DeleteGroups
 deletes it. A restart forgets it.
 """
@@ -21,6 +24,7 @@ from functools import partial
 from typing import NamedTuple
 
 from pqbroker.pq.log.consumers import ConsumerOffset
+from pqbroker.pq.serving.elsewhere import KnownElsewhere, Ways
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.store_refusals import GROUPS, store_refusal
 from pqbroker.pq.transactions.stored_forms import CommitDecision
@@ -54,8 +58,12 @@ UnreadSince = Callable[[str, str], int | None]
 class GroupOffsets:
     """Commits over several partitions, and the index from groups to partitions. `find` gives a partition's server."""
 
-    def __init__(self, find: Callable[[str, int], PartitionServer | None]) -> None:
+    def __init__(
+        self, find: Callable[[str, int], PartitionServer | None], *, takes_copies: bool = False
+    ) -> None:
+        """`takes_copies`: offsets that other nodes have will be known here, so what needs them now waits for it."""
         self._find = find
+        self._takes_copies = takes_copies
         self._partitions: dict[str, set[TopicPartition]] = {}
         self._emptied: dict[str, int] = {}
         """Groups whose last offset went, in that order, and the time of the next look at them; 0: not looked at yet."""
@@ -64,6 +72,8 @@ class GroupOffsets:
         self._stopped = False
         self._awaited: set[str] = set()
         """Topics of which some offsets are not known yet: their cell is not open."""
+        self.ways: Ways = {}
+        """Partitions of other nodes with copies of their offsets; changed by `take_copy` and `drop_copy` alone."""
 
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, ConsumerOffset | None]) -> Awaitable[Outcomes]:
         """Store the offsets, or delete them (None), in one commit, several where they are many; enqueued in this call.
@@ -71,7 +81,7 @@ class GroupOffsets:
         A partition's own error (UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, …) leaves the others alone. When
         the store fails all others have COORDINATOR_NOT_AVAILABLE (refused) or NOT_COORDINATOR (lost).
         """
-        changes = OffsetChanges(group_id, self._served)
+        changes = self.begin(group_id)
         for partition, state in offsets.items():
             changes.add(partition, state)
         return self.enqueue(changes)
@@ -79,7 +89,7 @@ class GroupOffsets:
     def begin(self, group_id: str) -> "OffsetChanges":
         """Begin a commit whose partitions are planned in slices, since they are many; `enqueue` or `give_up` must
         follow."""
-        return OffsetChanges(group_id, self._served)
+        return OffsetChanges(group_id, self._served, self.ways)
 
     async def plan_deletion(self, group_id: str) -> "OffsetChanges":
         """Plan to delete all offsets of a group that exist when this returns, with turns for others between them.
@@ -120,6 +130,11 @@ class GroupOffsets:
         for answer in tuple(self._pending.get(group_id, ())):
             await answer.is_over.wait()
 
+    async def all_settled(self) -> None:
+        """Return when the commits of all groups that were asked for before this call are done."""
+        for group_id in tuple(self._pending):
+            await self.settled(group_id)
+
     def is_committing(self, group_id: str) -> bool:
         """Return True if a commit of the group is on its way."""
         return group_id in self._pending
@@ -128,14 +143,14 @@ class GroupOffsets:
         """The group's durable offsets, in the order of topics and partitions.
 
         KafkaError NOT_COORDINATOR when a cell is lost, or not open yet: an answer without offsets would send consumers
-        to the start.
+        to the start. COORDINATOR_LOAD_IN_PROGRESS where they are another node's and will be known.
         """
         return dict(self.each_of(group_id))
 
     def each_of(self, group_id: str) -> Iterator[tuple[TopicPartition, ConsumerOffset]]:
         """Yield what `of` returns, each as it is looked at: others may have their turns between them. KafkaError."""
         if self._awaited:
-            raise _lost()
+            raise self._unknown_yet()
         for partition in sorted(self._partitions.get(group_id, ())):
             state = self.at(group_id, partition)
             if state is not None:
@@ -185,12 +200,45 @@ class GroupOffsets:
                 self._emptied.pop(group_id, None)
                 self._partitions.setdefault(group_id, set()).add((topic, server.index))
 
+    @property
+    def awaited(self) -> Sequence[str]:
+        """Return the topics of which some offsets are not known."""
+        return tuple(self._awaited)
+
+    def take_copy(
+        self, topic: str, partitions: Sequence[PartitionServer],
+        copies: Mapping[PartitionServer, tuple[KnownElsewhere, dict[str, ConsumerOffset]]],
+    ) -> None:
+        """Have the offsets of some of a topic's partitions, which another node runs, be known from now on.
+        `partitions`: all of the topic."""
+        for server, (known, states) in copies.items():
+            self._forget_server(topic, server)
+            server.consumers.take(states)
+            self.ways[server] = known
+            for group_id in states:
+                self._emptied.pop(group_id, None)
+                self._partitions.setdefault(group_id, set()).add((topic, server.index))
+        if all(map(self._is_known, partitions)):
+            self._awaited.discard(topic)
+
+    def drop_copy(self, topic: str, partitions: Iterable[PartitionServer]) -> None:
+        """Have the offsets of partitions that another node runs not be known any more: they may have changed there."""
+        for server in partitions:
+            if server in self.ways:
+                self._forget_server(topic, server)
+                server.consumers.take({})
+                self._awaited.add(topic)
+
     def forget(self, topic: str, partitions: Iterable[PartitionServer]) -> None:
         """Forget the offsets of a topic that is not served any more, or by other partitions."""
         self._awaited.discard(topic)
         for server in partitions:
-            for group_id in server.consumers.all():
-                self._discard(group_id, (topic, server.index))
+            self._forget_server(topic, server)
+
+    def _forget_server(self, topic: str, server: PartitionServer) -> None:
+        self.ways.pop(server, None)
+        for group_id in server.consumers.all():
+            self._discard(group_id, (topic, server.index))
 
     async def expire(self, now_ms: int, kept_ms: int, unread_since: UnreadSince) -> None:
         """Delete offsets that no group has used for `kept_ms`, or for the time that their commit gave."""
@@ -301,19 +349,31 @@ class GroupOffsets:
     def _served(self, partition: TopicPartition) -> PartitionServer:
         """The partition, for a commit."""
         server = self._known(partition)
-        if server.is_lost:
-            raise _lost()
+        if server.is_lost and (server.is_unmounted or server not in self.ways):
+            raise self._unknown_yet()
         return server
 
     def _known(self, partition: TopicPartition) -> PartitionServer:
         """The partition, for a look at its offsets: an unmounted tablet knows them, as it did before."""
         server = self._find(*partition)
-        if self._stopped or (server is not None and not server.is_loaded and server.state.unreadable is None):
+        if self._stopped:
             raise _lost()
+        if server is not None and not self._is_known(server):
+            raise self._unknown_yet()
         if server is None:
             raise _unknown()
         server.check_readable()
         return server
+
+    def _unknown_yet(self) -> KafkaError:
+        """Return the refusal of what needs offsets that are not known."""
+        if not self._takes_copies:
+            return _lost()
+        text = "offsets are being read from another node of the broker; retry"
+        return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
+
+    def _is_known(self, server: PartitionServer) -> bool:
+        return server.is_loaded or server.state.unreadable is not None or server in self.ways
 
     def _discard(self, group_id: str, partition: TopicPartition) -> None:
         partitions = self._partitions.get(group_id)
@@ -339,10 +399,11 @@ class _Planned(NamedTuple):
 class OffsetChanges:
     """Offsets of a group before their commit: planned at their partitions, and enqueued or given up."""
 
-    __slots__ = ("_served", "group_id", "outcomes", "planned")
+    __slots__ = ("_served", "_ways", "group_id", "outcomes", "planned")
 
-    def __init__(self, group_id: str, served: Callable[[TopicPartition], PartitionServer]) -> None:
+    def __init__(self, group_id: str, served: Callable[[TopicPartition], PartitionServer], ways: Ways) -> None:
         self._served = served
+        self._ways = ways
         self.group_id = group_id
         self.outcomes: dict[TopicPartition, KafkaError | None] = {}
         self.planned: list[_Planned] = []
@@ -361,7 +422,7 @@ class OffsetChanges:
         """The changes of each cell; they share the outcomes."""
         shares: list[list[_Planned]] = []
         for item in self.planned:
-            share = next((one for one in shares if one[0].tablet.storage.shares_cell(item.tablet.storage)), None)
+            share = next((one for one in shares if self._share_cell(one[0], item)), None)
             if share is None:
                 shares.append([item])
             else:
@@ -381,16 +442,32 @@ class OffsetChanges:
         return list(parts.items())
 
     def execute(self) -> Outcome[None]:
-        """Enqueue the changes, of one cell, at their tablets."""
-        return execute_together(self.commands())
+        """Enqueue the changes, of one cell, at their tablets, or at the node that runs these."""
+        known = self._ways.get(self.planned[0].server) if self._ways else None
+        if known is None:
+            return execute_together(self.commands())
+        try:
+            away = [(self._ways[item.server].partition, item.state) for item in self.planned]
+        except KeyError:
+            return Outcome.failed(CommitRefused("offsets of the partitions are not known any more; try again"))
+        return known.way.commit_offsets(self.group_id, away)
 
     def give_up(self) -> None:
         """Nothing of it is stored."""
         for item in self.planned:
             item.server.consumers.settle(self.group_id, item.state, is_durable=False)
 
+    def _share_cell(self, one: _Planned, other: _Planned) -> bool:
+        """Return True if one commit can have both."""
+        if not one.tablet.storage.shares_cell(other.tablet.storage):
+            return False
+        if not self._ways:
+            return True
+        ways = [None if known is None else known.way for known in map(self._ways.get, (one.server, other.server))]
+        return ways[0] is ways[1]
+
     def _part(self, planned: list[_Planned]) -> "OffsetChanges":
-        part = OffsetChanges(self.group_id, self._served)
+        part = OffsetChanges(self.group_id, self._served, self._ways)
         part.planned, part.outcomes = planned, self.outcomes
         return part
 

@@ -25,6 +25,10 @@ class PartitionConsumers:
         """Every group's offset by group id; only to be looked at."""
         return self._consumers.all()
 
+    def take(self, states: dict[str, ConsumerOffset]) -> None:
+        """Have these be the offsets that are durable, of a partition that another node runs."""
+        self._consumers.take(states)
+
     def plan(self, group_id: str, state: ConsumerOffset | None) -> tuple[KeyValueTablet, Command]:
         """Return the command that stores a group's offset, or deletes it, and its KV tablet; `settle` has to follow.
         KafkaError as `Consumers.plan`."""

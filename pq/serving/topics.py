@@ -97,7 +97,7 @@ class Topics:
         self._feeders: Mapping[str, str] = {}
         """Paths of sorted tables by the topic that gets their changes."""
         self._count = PartitionCount()
-        self.offsets = GroupOffsets(self._partition)
+        self.offsets = GroupOffsets(self._partition, takes_copies=cells.spreads)
         """Offsets of consumer groups in all topics."""
         self.changes = asyncio.Lock()
         """Held while a topic is created, changed or deleted, and a cell is taken."""

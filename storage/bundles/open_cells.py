@@ -28,7 +28,7 @@ class OpenCells:
         self._hosts: dict[CellId, TabletHost] = {SYSTEM_CELL: system}
         self._hive = hive
         self._elsewhere = elsewhere
-        self._spreads = spreads
+        self.spreads = spreads
         self._absent: MemoryShard | None = None
         self.leaving: set[CellId] = set()
         """Open cells that get no new tablets: theirs are being moved away."""
@@ -85,7 +85,7 @@ class OpenCells:
         """The bundle's open cells with the number of their objects' tablets. The system cell stays one of them: while
         it is lost, every change of the scheme waits or is refused by its own error."""
         for cell, host in self._hosts.items():
-            if cell in self.leaving or self._bundle_of(cell) != bundle or (self._spreads and cell == SYSTEM_CELL):
+            if cell in self.leaving or self._bundle_of(cell) != bundle or (self.spreads and cell == SYSTEM_CELL):
                 continue
             if cell == SYSTEM_CELL or not host.cell.lost.done():
                 yield cell, host.cell.object_tablets

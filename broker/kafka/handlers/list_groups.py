@@ -3,6 +3,7 @@
 Behaviour: every group that has, or had, members or has offsets, which is a group without a protocol type. Filters by
 state (version 4) and type (version 5) are compared without regard to case; a name that no state or type has selects
 nothing. Listed are those that the caller may describe.
+A node that coordinates none lists none.
 Left out: share groups, streams groups.
 """
 
@@ -15,6 +16,8 @@ from pqbroker.protocol.messages.list_groups import ListedGroup, ListGroupsReques
 
 
 async def serve(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
+    if context.node.cell.current.coordinators.are_elsewhere:
+        return ListGroupsResponse()
     states, types = _folded(request.states_filter), _folded(request.types_filter)
     if types.isdisjoint(GroupType) and types:
         return ListGroupsResponse()

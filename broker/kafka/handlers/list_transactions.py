@@ -4,6 +4,7 @@ Behaviour: every transactional id with its producer and state, by name. Filters 
 transaction (version 1) and name (version 2); states that Kafka does not know are named as unknown. An id without a
 transaction is older than any age, as in Kafka. A pattern that is invalid, or could take long, is
 INVALID_REGULAR_EXPRESSION. Listed are those that the caller may describe.
+A node that coordinates none lists none.
 Left out: patterns with groups, or with more than two repetitions.
 """
 
@@ -30,6 +31,8 @@ KNOWN_STATES: Final = frozenset(
 
 
 async def serve(context: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    if context.node.cell.current.coordinators.are_elsewhere:
+        return ListTransactionsResponse()
     unknown = dict.fromkeys(state for state in request.state_filters if state not in KNOWN_STATES)
     wanted = Wanted(
         frozenset(request.state_filters),

@@ -24,10 +24,15 @@ from pqbroker.protocol.errors import ProtocolError
 if TYPE_CHECKING:
     from pqbroker.broker.kafka.net.connection import Connection
 
-OWN_APIS: Final = frozenset((0, 1, 2, 17, 18, 21, 23, 36, 60, 61))
-"""Keys of the APIs that every node serves itself: Produce, Fetch, ListOffsets, SaslHandshake, ApiVersions,
-DeleteRecords, OffsetForLeaderEpoch, SaslAuthenticate, DescribeCluster, DescribeProducers. They are asked of a
-partition's node, or have the same answer everywhere."""
+_OF_PARTITIONS: Final = (0, 1, 2, 17, 18, 21, 23, 36, 60, 61)
+"""Produce, Fetch, ListOffsets, SaslHandshake, ApiVersions, DeleteRecords, OffsetForLeaderEpoch, SaslAuthenticate,
+DescribeCluster, DescribeProducers: asked of a partition's node, or with the same answer everywhere."""
+_OF_COORDINATORS: Final = (8, 9, 11, 12, 13, 14, 16, 24, 25, 26, 28, 66, 68)
+"""OffsetCommit, OffsetFetch, JoinGroup, Heartbeat, LeaveGroup, SyncGroup, ListGroups, AddPartitionsToTxn,
+AddOffsetsToTxn, EndTxn, TxnOffsetCommit, ListTransactions, ConsumerGroupHeartbeat: NOT_COORDINATOR, or nothing to list,
+where another node coordinates. Some wait for minutes, which a forwarded request may not."""
+OWN_APIS: Final = frozenset((*_OF_PARTITIONS, *_OF_COORDINATORS))
+"""Keys of the APIs that every node serves itself."""
 TOPIC_APIS: Final = frozenset((3, 75))
 """Keys of Metadata and DescribeTopicPartitions, which a node serves itself if it knows all topics that they name."""
 

@@ -168,7 +168,9 @@ async def _start_all(cell: Cell, around: CellSurroundings) -> OpenCell:
         for number, coordinator in enumerate(coordinators.tablets):
             CoordinatorHome(coordinator, number, unfinished)
         producers = TransactionalProducers(coordinators.tablets, topics, commits, in_force, around.counters.ends)
-        if not cell.reading_only:
+        if place.mirrored is not None:
+            coordinators.stand_aside()
+        elif not cell.reading_only:
             await coordinators.start()
         if place.mirrored is None:
             scheme.reclaim(host)

@@ -88,6 +88,8 @@ class Coordinators:
         self._host = host
         self._clock = clock
         self._is_closed = False
+        self.are_elsewhere = False
+        """True on a node that coordinates no group."""
         self._kept_ms = settings.offsets_retention_minutes * MS_PER_MINUTE
         self._limits = GroupLimits(
             session_timeout_min_ms=settings.group_min_session_timeout_ms,
@@ -134,6 +136,11 @@ class Coordinators:
         self._is_closed = True
         for coordinator in self.tablets:
             coordinator.close()
+
+    def stand_aside(self) -> None:
+        """Leave all groups to the node that coordinates them: here all is NOT_COORDINATOR, and no group is listed."""
+        self.are_elsewhere = True
+        self.close()
 
     async def stop(self) -> None:
         """Close, and wait for what is being stored."""
@@ -353,14 +360,14 @@ class Coordinators:
     def _groups_of(self, group_id: str) -> ClassicGroups:
         """Return the groups of the coordinator that the group belongs to."""
         self._check_cell()
-        groups = self._groups[_number_of(group_id)]
+        groups = self._groups[coordinator_of(group_id)]
         groups.coordinator.check()
         return groups
 
     def _modern_of(self, group_id: str) -> ModernGroups:
         """Return the groups of KIP-848 of the coordinator that the group belongs to."""
         self._groups_of(group_id)
-        return self._modern[_number_of(group_id)]
+        return self._modern[coordinator_of(group_id)]
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -379,7 +386,8 @@ def new_member_id(client_id: str | None, instance_id: str | None) -> str:
     return f"{name}-{uuid.uuid4()}"
 
 
-def _number_of(group_id: str) -> int:
+def coordinator_of(group_id: str) -> int:
+    """Return the number of the coordinator tablet that a group belongs to."""
     return zlib.crc32(group_id.encode()) % COORDINATORS
 
 

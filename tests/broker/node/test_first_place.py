@@ -1,6 +1,7 @@
 """Words of other nodes at the first one: tablets that they run, and lies about them."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,9 +12,16 @@ from pqbroker.broker.peers.link_rules import LinkTerms
 from pqbroker.broker.peers.peer_frames import LinkBroken
 from pqbroker.broker.peers.peer_link import PeerLink
 from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.pq.serving.offsets import GroupOffsets
 from pqbroker.storage.memory import MemoryEngine
 
 PLACE = NodePlace(1, 2, (), MemoryEngine(1 << 20), "/tmp/none", LinkTerms(b"secret"))
+
+NODE = SimpleNamespace(
+    settings=BrokerSettings(),
+    cell=SimpleNamespace(current=SimpleNamespace(topics=SimpleNamespace(offsets=GroupOffsets(lambda *_: None)))),
+)
 
 
 class End:
@@ -24,7 +32,7 @@ class End:
 
 
 def _told(place: NodePlace, tablets: Any, node: int = 2) -> FirstPlace:
-    first = FirstPlace(place, cast(Any, None), cast(Any, None))
+    first = FirstPlace(place, cast(Any, NODE), cast(Any, None))
     first.noted(cast(PeerLink, End(node)), encode_peer_call(PeerMethod.CONFIRM, tablets))
     return first
 
