@@ -1,5 +1,6 @@
 """A chunk that lookups read: its record, its index and blocks, which are kept in a node's budget of memory."""
 
+import asyncio
 import json
 import logging
 from collections import OrderedDict
@@ -20,6 +21,8 @@ from pqbroker.tables.sorted.schema import SortedSchema
 
 INDEX_OF_CHUNK: Final = -1
 """Stands for a chunk's index among the numbers of its blocks."""
+INDEX_BYTES_AT_ONCE: Final = 1 << 20
+"""Bytes of an index that is decoded in the loop's thread: about a millisecond."""
 _CURE: Final = (
     "Other keys are read and written as before. Stop the broker, see what `pqbroker doctor` says, and restore the"
     " directory from a copy."
@@ -79,7 +82,10 @@ class OpenChunk:
     async def read_index(self, kv: KeyValueTablet) -> ChunkIndex:
         """ChunkDamaged; BlobMissing, ShardLost."""
         size = self.record.index_bytes
-        return ChunkIndex.decode(await self._read(kv, self.record.size - size, size))
+        data = await self._read(kv, self.record.size - size, size)
+        if size <= INDEX_BYTES_AT_ONCE:
+            return ChunkIndex.decode(data)
+        return await asyncio.to_thread(ChunkIndex.decode, data)
 
     async def read_block(self, kv: KeyValueTablet, index: ChunkIndex, number: int) -> Block:
         """ChunkDamaged; BlobMissing, ShardLost."""

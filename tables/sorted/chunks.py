@@ -22,8 +22,6 @@ plain Python, so that a broker looks keys up without the libraries of its worker
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from enum import IntFlag
-from itertools import accumulate, pairwise
-from operator import itemgetter
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -105,26 +103,28 @@ class ChunkSummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Places:
-    """Places of a chunk's blocks, in order. They stay numbers until one is asked for: a chunk has thousands."""
+    """Places of a chunk's blocks, in order. They stay bytes until one is asked for: a chunk has thousands."""
 
-    __slots__ = ("first_keys", "numbers")
+    __slots__ = ("_packed", "first_keys")
 
-    def __init__(self, numbers: Sequence[tuple[int, ...]], first_keys: Sequence[bytes]) -> None:
-        self.numbers = numbers
+    def __init__(self, packed: memoryview, first_keys: Sequence[bytes]) -> None:
+        self._packed = packed
         self.first_keys = first_keys
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return len(self.first_keys)
 
     def __getitem__(self, number: int) -> Place:
-        return Place._make((*self.numbers[number][:-1], self.first_keys[number]))
+        first_key = self.first_keys[number]
+        return Place._make((*_PLACE.unpack_from(self._packed, number * _PLACE.size)[:-1], first_key))
 
     def __iter__(self) -> Iterator[Place]:
         return map(self.__getitem__, range(len(self)))
 
     def continues(self, number: int) -> bool:
         """Return True if the block before has newer versions of the first key."""
-        return bool(self.numbers[number][_TRAITS_AT] & Trait.CONTINUES)
+        traits: int = _PLACE.unpack_from(self._packed, number * _PLACE.size)[_TRAITS_AT]
+        return bool(traits & Trait.CONTINUES)
 
 
 class ChunkIndex:
@@ -251,23 +251,26 @@ def _read_index(index: memoryview) -> tuple[Places, memoryview, ChunkSummary]:
         bytes.fromhex(facts.last_key)
     except ValueError as damage:
         raise ChunkDamaged(f"the facts in an index are none: {damage}") from None
-    numbers = list(_PLACE.iter_unpack(index[_HEAD.size : words_at]))
-    ends = accumulate(map(itemgetter(-1), numbers), initial=0)
-    keys = bytes(index[keys_at:])
-    places = Places(numbers, [keys[begin:end] for begin, end in pairwise(ends)])
-    _check_places(places, len(keys))
+    packed = index[_HEAD.size : words_at]
+    places = Places(packed, _read_first_keys(packed, bytes(index[keys_at:])))
     return places, index[words_at:facts_at].cast("Q"), facts
 
 
-def _check_places(places: Places, keys_bytes: int) -> None:
-    """ChunkDamaged."""
-    positions, stored, unpacked, rows, *_, key_sizes = zip(*places.numbers, strict=True)
-    if list(positions) != list(accumulate(stored, initial=0))[:-1]:
-        raise ChunkDamaged("blocks in an index do not follow one another")
-    if not min(rows) or max(unpacked) > UNPACKED_BYTES_MAX:
-        raise ChunkDamaged(f"a block in an index has no rows, or unpacks to more than {UNPACKED_BYTES_MAX} bytes")
-    if sum(key_sizes) != keys_bytes:
-        raise ChunkDamaged(f"the first keys in an index have {keys_bytes} bytes, not {sum(key_sizes)}")
+def _read_first_keys(packed: memoryview, keys: bytes) -> list[bytes]:
+    """Check the places, and return the first key of each block. ChunkDamaged."""
+    found: list[bytes] = []
+    end = key_at = 0
+    for position, stored, unpacked, rows, _, _, key_size in _PLACE.iter_unpack(packed):
+        if position != end:
+            raise ChunkDamaged("blocks in an index do not follow one another")
+        if not rows or unpacked > UNPACKED_BYTES_MAX:
+            raise ChunkDamaged(f"a block in an index has no rows, or unpacks to more than {UNPACKED_BYTES_MAX} bytes")
+        end += stored
+        found.append(keys[key_at : key_at + key_size])
+        key_at += key_size
+    if key_at != len(keys):
+        raise ChunkDamaged(f"the first keys in an index have {len(keys)} bytes, not {key_at}")
+    return found
 
 
 def _of_block(number: int, place: Place, text: str) -> ChunkDamaged:

@@ -143,8 +143,10 @@ async def run(directory: Path, args: argparse.Namespace) -> None:
     new = making.NewSortedTable(f"//{NAME}", SCHEMA, {name: int(value) for name, value in attributes.items()})
     await making.create_sorted(caller, new)
     load, meter = Load(caller, args.rows, args.rate), TurnMeter()
-    print(f"filled: {await load.fill():.0f} rows/s, longest turn {meter.longest_s * 1000:.1f} CPU-ms")
+    rate = await load.fill()
+    print(f"filled: {rate:.0f} rows/s; refused {dict(load.refused)}; longest turn {meter.longest_s * 1000:.1f} CPU-ms")
     meter.longest_s = 0.0
+    load.refused.clear()
     await load.update(args.seconds)
     show(load, meter, caller, args.seconds)
     collecting.cancel()

@@ -1,5 +1,6 @@
 """The stored form of a chunk in plain Python: what finds a key, and damage wherever it lies."""
 
+import gc
 from collections.abc import Sequence
 from struct import pack_into
 from typing import Any
@@ -176,3 +177,17 @@ def test_a_row_larger_than_a_block_is_one_alone() -> None:
     index = index_of(chunk)
     assert [place.rows for place in index.places] == [1, 1, 2]
     assert [len(version.values[0]) for _, version in versions_of(chunk, 1) if version.values] == [10, 70_000, 10, 10]
+
+
+def test_an_index_is_few_objects_for_the_collector_of_cycles_however_many_blocks_it_has() -> None:
+    """A tuple for each block had its passes begin: 15 ms in the turn that decoded the index."""
+    places = [Place(at * 10, 10, 100, 1, 0, 0, b"%06d" % at) for at in range(5_000)]
+    facts = ChunkSummary(1, 1, 0, 0, 0, 0, b"9".hex(), (("k", "string"),), (), ())
+    data = encode_index(places, bytes(8 * filter_words(5_000)), facts)
+    gc.disable()
+    before = len(gc.get_objects())
+    index = ChunkIndex.decode(data)
+    made = len(gc.get_objects()) - before
+    gc.enable()
+    assert made < 100
+    assert list(index.places) == places
