@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections import OrderedDict
+from collections.abc import Iterable
 from enum import StrEnum
 from itertools import count
 from typing import Final
@@ -155,11 +156,13 @@ class KeptBlocks:
         self.size += size
         self._shrink()
 
-    def forget(self, chunk: OpenChunk) -> None:
-        """Drop what is kept of a chunk that is gone."""
-        for key in [key for key in self._kept if key[0] == chunk.identity]:
+    def forget(self, chunks: Iterable[OpenChunk]) -> None:
+        """Drop what is kept of chunks that are gone: one walk through all that is kept."""
+        gone = {chunk.identity: chunk for chunk in chunks}
+        for key in [key for key in self._kept if key[0] in gone]:
             self.size -= self._kept.pop(key)[1]
-        self.unpin(chunk)
+        for chunk in gone.values():
+            self.unpin(chunk)
 
     def unpin(self, chunk: OpenChunk) -> None:
         """Let go of what was pinned of a chunk."""

@@ -1,7 +1,10 @@
 """Chunks of a sorted tablet by place: those within one partition, and Eden's (C.2)."""
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple
 
 from pqbroker.tables.serving.open_chunk import OpenChunk
@@ -47,19 +50,56 @@ class Structure:
 
     def change(self, added: Iterable[OpenChunk], removed: Iterable[int], pivots: Sequence[bytes] | None = None) -> None:
         """Take chunks in and out; `pivots`: those that partitions have from now on."""
-        for number in removed:
-            del self.chunks[number]
-        self.chunks.update({chunk.number: chunk for chunk in added})
-        if pivots is not None:
-            self.pivots = list(pivots)
-            kept = set(pivots)
-            self.backoffs = {pivot: until for pivot, until in self.backoffs.items() if pivot in kept}
+        gone = [self.chunks.pop(number) for number in removed]
+        new = {chunk.number: chunk for chunk in added}
+        self.chunks.update(new)
+        self._leave(gone)
+        self._enter([*new.values()] if pivots is None else [*new.values(), *self._divide(pivots)])
         self._most = None
         self.changes += 1
-        self.eden, self.partitions = [], [[] for _ in self.pivots]
-        for chunk in self.chunks.values():
-            index = partition_of(chunk.first_key, chunk.last_key, self.pivots, self.end)
-            (self.eden if index is None else self.partitions[index]).append(chunk)
+
+    def _leave(self, gone: Sequence[OpenChunk]) -> None:
+        """Take chunks out of their places. Lists are replaced, here as below: another thread may read the old ones."""
+        numbers = {chunk.number for chunk in gone}
+        self.partitions = list(self.partitions)
+        for index in {self._place(chunk) for chunk in gone}:
+            self._set(index, [chunk for chunk in self._at(index) if chunk.number not in numbers])
+
+    def _divide(self, pivots: Sequence[bytes]) -> list[OpenChunk]:
+        """Have other partitions; return the chunks that are to be placed again: those of Eden, and of the partitions
+        that are no more. The others are not looked at, for a tablet may have ten thousand."""
+        before = dict(zip(self._spans(), self.partitions, strict=True))
+        self.pivots = list(pivots)
+        kept = set(pivots)
+        self.backoffs = {pivot: until for pivot, until in self.backoffs.items() if pivot in kept}
+        self.partitions = [before.pop(span, []) for span in self._spans()]
+        unplaced = [*self.eden, *chain.from_iterable(before.values())]
+        self.eden = []
+        return unplaced
+
+    def _spans(self) -> Iterator[tuple[bytes, bytes | None]]:
+        return zip(self.pivots, (*self.pivots[1:], self.end), strict=True)
+
+    def _enter(self, chunks: Iterable[OpenChunk]) -> None:
+        """Put chunks in their places, each list in the order of their numbers."""
+        found: defaultdict[int | None, list[OpenChunk]] = defaultdict(list)
+        for chunk in chunks:
+            found[self._place(chunk)].append(chunk)
+        for index, some in found.items():
+            self._set(index, sorted([*self._at(index), *some], key=attrgetter("number")))
+
+    def _place(self, chunk: OpenChunk) -> int | None:
+        """Return the index of the partition that a chunk is in; None: it is Eden's."""
+        return partition_of(chunk.first_key, chunk.last_key, self.pivots, self.end)
+
+    def _at(self, index: int | None) -> Sequence[OpenChunk]:
+        return self.eden if index is None else self.partitions[index]
+
+    def _set(self, index: int | None, chunks: list[OpenChunk]) -> None:
+        if index is None:
+            self.eden = chunks
+        else:
+            self.partitions[index] = chunks
 
     def over(self, key: bytes) -> Iterator[OpenChunk]:
         """Yield the chunks that may have a key."""

@@ -205,8 +205,7 @@ class SortedTablet:
         self.writes.close(TableError("WRONG_STATE", f"{self.name} is unmounted", "`pqbroker table mount` mounts it."))
         self.stores = []
         self._logs = {}
-        for chunk in self.structure.chunks.values():
-            self.share.kept.forget(chunk)
+        self.share.kept.forget(self.structure.chunks.values())
 
     async def hold(self) -> None:
         """Begin no write and no background work until the next start; what runs of that ends."""
@@ -512,8 +511,7 @@ class SortedTablet:
 
         def named() -> None:
             self.structure.change(chunks, [chunk.number for chunk in inputs])
-            for chunk in inputs:
-                self.share.kept.forget(chunk)
+            self.share.kept.forget(inputs)
 
         await self._execute(kv, [*commands, *removed, raised], named)
         return chunks

@@ -122,7 +122,7 @@ async def test_a_lookup_beside_compaction_is_tried_again(web: Web, monkeypatch: 
         nonlocal tries
         tries += 1
         if tries == 1:
-            tablet.share.kept.forget(chunk)
+            tablet.share.kept.forget([chunk])
             await set_attributes(web, forced_compaction_revision=1)
             await holds(web, lambda: before not in tablet.structure.chunks)
         return await read_index(self, chunk)
