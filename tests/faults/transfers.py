@@ -3,21 +3,25 @@
 Accounts lie in two sorted tables in two cells, an ordered table in a third place has a row of each transfer. A
 transfer reads two accounts at its start, and commits both and its row. Whatever happens to the broker: all balances add
 up to the same sum in each SQL snapshot; each transfer that was acknowledged has one row, none that was refused has any;
-and in the end the rows explain the balances. A row that was locked by a commit is free again within seconds of a start.
+and in the end the rows explain the balances. A Kafka consumer that follows the ordered table's topic over all kills has
+read the same transfers, each once, and its records explain the balances too. A row that was locked by a commit is free
+again within seconds of a start.
 """
 
 import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from http.client import HTTPException
 from json import loads
 from pathlib import Path
 from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
 
 from pqbroker.fixture.http_calls import BrokerRefusedError, HttpCalls
 from pqbroker.testing import Broker, broker
@@ -37,6 +41,8 @@ SETTINGS = {
     "pqbroker.cells.max": "10",
 }  # fmt: skip
 ACCOUNT_TABLES = ("left", "right")
+LOG = "transfers"
+LOG_TABLETS = 2
 ATTRIBUTES = {"max_dynamic_store_row_count": 100, "max_overlapping_store_count": 100}
 SETTLED = frozenset(
     ("NO_TRANSACTION", "TRANSACTION_ENDED", "ROW_LOCK_CONFLICT", "COMMIT_TOO_SLOW", "TIMESTAMP_TOO_OLD")
@@ -66,7 +72,7 @@ def run(directory: Path, *, kills: int, seed: int) -> Transfers:
     with broker(directory / "data", SETTINGS) as node:
         calls = HttpCalls(lambda: node.http)
         make_tables(calls)
-        with load(node, ended, seed):
+        with follow(node) as log, load(node, ended, seed):
             for _ in range(kills):
                 time.sleep(chance.uniform(0.05, UNDER_LOAD_MAX_S))
                 node.kill()
@@ -75,6 +81,7 @@ def run(directory: Path, *, kills: int, seed: int) -> Transfers:
                 check_sum(calls)
         check_sum(calls)
         check_end(calls, ended)
+        log.check(calls, ended)
     check_directory(directory / "data")
     return ended
 
@@ -94,7 +101,7 @@ def make_tables(calls: HttpCalls) -> None:
         rows = [{"id": number, "balance": FIRST_BALANCE} for number in range(ACCOUNTS)]
         calls.ask("POST", f"/v1/tables/{name}/rows", {"rows": rows})
     log = [{"name": name, "type": kind} for name, kind in (("transfer", "utf8"), ("moves", "any"))]
-    calls.ask("POST", "/v1/tables", {"path": "//transfers", "schema": log, "tablet_count": 2})
+    calls.ask("POST", "/v1/tables", {"path": f"//{LOG}", "schema": log, "tablet_count": LOG_TABLETS})
 
 
 def check_sum(calls: HttpCalls) -> None:
@@ -121,7 +128,10 @@ def check_free(calls: HttpCalls, chance: random.Random) -> None:
 
 def check_end(calls: HttpCalls, ended: Transfers) -> None:
     """The rows of the transfers are those that were acknowledged, and explain every balance."""
-    rows = _rows(calls, "SELECT transfer, moves FROM transfers")
+    _check_moves(calls, ended, _rows(calls, f"SELECT transfer, moves FROM {LOG}"))
+
+
+def _check_moves(calls: HttpCalls, ended: Transfers, rows: Sequence[dict[str, Any]]) -> None:
     counts = Counter(row["transfer"] for row in rows)
     assert not (doubled := [name for name, count in counts.items() if count > 1]), doubled
     assert not (lost := ended.acknowledged - counts.keys()), lost
@@ -134,6 +144,57 @@ def check_end(calls: HttpCalls, ended: Transfers) -> None:
     for name in ACCOUNT_TABLES:
         found = {row["id"]: row["balance"] for row in _rows(calls, f'SELECT id, balance FROM "{name}"')}
         assert found == {number: expected[name, number] for number in range(ACCOUNTS)}, name
+
+
+class FollowedLog:
+    """The records of the transfers' topic, as a Kafka consumer has read them by and by."""
+
+    def __init__(self, address: str) -> None:
+        self._rows: list[dict[str, Any]] = []
+        self._positions = dict.fromkeys(range(LOG_TABLETS), 0)
+        settings = {"bootstrap.servers": address, "group.id": "unused", "enable.auto.commit": False, "log_level": 0}
+        settings |= {"reconnect.backoff.max.ms": 200, "isolation.level": "read_committed", "auto.offset.reset": "error"}
+        self._consumer = Consumer(settings)
+        self._consumer.assign([TopicPartition(LOG, partition, 0) for partition in self._positions])
+
+    def read(self, stopping: threading.Event) -> None:
+        """Read until the event is set, and then to the end of each partition."""
+        while not stopping.is_set():
+            self._take(0.2)
+        until = time.monotonic() + PATIENCE_S
+        while any(position < self._end_of(partition) for partition, position in self._positions.items()):
+            assert time.monotonic() < until, f"the consumer stays at {self._positions}"
+            self._take(1.0)
+        self._consumer.close()
+
+    def check(self, calls: HttpCalls, ended: Transfers) -> None:
+        """The records are the transfers that were acknowledged, and explain every balance."""
+        for row in self._rows:
+            assert sum(amount for _, _, amount in row["moves"]) == 0, row
+        _check_moves(calls, ended, self._rows)
+
+    def _take(self, timeout_s: float) -> None:
+        for record in self._consumer.consume(500, timeout_s):
+            error, partition, offset = record.error(), record.partition(), record.offset()
+            if error is not None:
+                assert error.retriable() or error.code() < 0, error  # the broker is killed, and starts again
+                continue
+            assert partition is not None
+            assert offset is not None
+            assert offset == self._positions[partition], f"{offset} where {self._positions[partition]} was due"
+            self._positions[partition] = offset + 1
+            self._rows.append(loads(record.value() or b""))
+
+    def _end_of(self, partition: int) -> int:
+        return int(self._consumer.get_watermark_offsets(TopicPartition(LOG, partition), PATIENCE_S)[1])
+
+
+@contextmanager
+def follow(node: Broker) -> Iterator[FollowedLog]:
+    """Have a consumer read the log of transfers while the block runs; what it has read is whole after the block."""
+    log = FollowedLog(node.kafka)
+    with under_load([log.read]):
+        yield log
 
 
 def _rows(calls: HttpCalls, query: str) -> list[dict[str, Any]]:
@@ -176,7 +237,7 @@ def _begin(calls: HttpCalls, chance: random.Random) -> tuple[str, Sequence[dict[
         body = {"keys": [{"id": number}], "transaction": name}
         (row,) = calls.ask("POST", f"/v1/tables/{table}/lookup", body)["rows"]
         writes.append({"table": table, "rows": [{"id": number, "balance": row["balance"] + change}]})
-    writes.append({"table": "transfers", "rows": [{"transfer": name, "moves": moves}]})
+    writes.append({"table": LOG, "rows": [{"transfer": name, "moves": moves}]})
     return name, writes
 
 
