@@ -17,6 +17,7 @@ from tests.simulation.inline_workers import inline_workers
 from tests.simulation.ledger import Violation, expect
 from tests.simulation.loop import Stuck, VirtualLoop
 from tests.simulation.member import SimulatedMember
+from tests.simulation.node import SimulatedNode
 from tests.simulation.producing import SimulatedProducing
 from tests.simulation.sorted_table import SimulatedSortedTable
 from tests.simulation.table import SimulatedTable
@@ -126,6 +127,12 @@ async def _verify_at_rest(world: World) -> None:
     await world.node.settle()
     await verify(world, is_fresh=True)
     await world.node.stop()
+    if world.backup_story is not None:
+        await world.backup_story.verify(_verify_ended)
+
+
+def _verify_ended(node: SimulatedNode) -> None:
+    expect(not node.tasks_failed(), f"periodic work failed: {node.tasks_failed()}")
 
 
 def _simulate(

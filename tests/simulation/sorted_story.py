@@ -10,6 +10,7 @@ from pqbroker.broker.services.commits.commit import CommitUnknown
 from pqbroker.broker.services.sorted_tables.attributes import remount_sorted, set_sorted_attributes
 from pqbroker.broker.services.sorted_tables.making import NewSortedTable, create_sorted
 from pqbroker.broker.services.sorted_tables.mounting import change_sorted_state
+from pqbroker.broker.services.sorted_tables.resharding import SortedReshard, reshard_sorted
 from pqbroker.broker.services.sorted_tables.rows import delete_sorted_rows, insert_sorted, look_up
 from pqbroker.broker.services.tables.finding import TabletRange
 from pqbroker.broker.services.tables.inserting import GivenRows
@@ -89,7 +90,8 @@ class SortedStory:
         return found
 
     def tablet(self, key: int) -> SortedTablet:
-        return self.table.tablets[key * TABLETS // KEYS]
+        table = self.table
+        return table.tablets[table.index_of(table.schema.encode_key([key]))]
 
     async def create(self, **attributes: Any) -> None:
         new = NewSortedTable(f"//{NAME}", _SCHEMA, {**SMALL, **attributes}, pivot_keys=PIVOTS)
@@ -167,6 +169,13 @@ class SortedStory:
         change = MountChange(MountCommand.MOUNT, TabletRange(index, index), str(cells[place % len(cells)]))
         await self._do(lambda caller: change_sorted_state(caller, NAME, change))
 
+    async def reshard(self, pivots: Sequence[int]) -> None:
+        """Have as many tablets as before begin at other keys, the first one at the least."""
+        await self.command(MountCommand.UNMOUNT, 0, TABLETS - 1)
+        wanted = SortedReshard(pivot_keys=[[], *([pivot] for pivot in pivots)])
+        await self._do(lambda caller: reshard_sorted(caller, NAME, wanted))
+        await self.mount_all()
+
     async def restart_tablet(self, index: int) -> None:
         tablet_id = self.table.record.tablets[index]
         await self._do(lambda _: self.node.owner.restart_tablet(tablet_id))
@@ -223,7 +232,7 @@ class SortedStory:
     async def _resolve(self) -> None:
         """Learn of each row that is in doubt what is stored of it. BlobMissing, KeyMissing, NotServed, ShardLost."""
         for key in sorted({key for write in self.book.doubtful for key in write.rows}):
-            self.book.found_stored(key, await self._stored(key))
+            self.book.found_stored(key, await self.stored(key))
         self.book.settle()
 
     def _is_settled(self) -> bool:
@@ -240,7 +249,7 @@ class SortedStory:
             and not any(tablet.has_locks for tablet in self.table.tablets)
         )
 
-    async def _stored(self, key: int) -> list[tuple[int, Sequence[Any] | None]]:
+    async def stored(self, key: int) -> list[tuple[int, Sequence[Any] | None]]:
         """Return all versions of a key that a tablet has."""
         tablet, encoded = self.tablet(key), self.table.schema.encode_key([key])
         form = tablet.config.schema.form

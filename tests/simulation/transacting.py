@@ -5,11 +5,13 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from tests.simulation.sorted_story import KEYS, NotServed
+from tests.simulation.sorted_story import KEYS, TABLETS, NotServed
 from tests.simulation.transaction_story import LOG_TABLETS, PlannedWrites, TransactionStory
 from tests.simulation.world import BACK_OFF_S, World
 
 THINKS_S = (0.0, 0.0, 0.01, 0.5)
+BETWEEN_CELLS_S = (0.0, 0.01, 0.1)
+"""Seconds between the moments of two cells in one backup."""
 
 
 class SimulatedTransactions:
@@ -19,10 +21,13 @@ class SimulatedTransactions:
         self._world = world
         self._chance = world.chance("transactions")
         self._story = story
+        assert world.backup_story is not None
+        self._backups = world.backup_story
 
     @property
     def steps(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
-        return [self._transact] * 8 + [self._abort] + [self._send_again] * 2 + [self._move, self._remount]
+        often = [self._transact] * 8 + [self._send_again] * 2 + [self._back_up] * 2
+        return [*often, self._abort, self._move, self._remount, self._reshard, self._reshard_log]
 
     async def begin(self) -> None:
         """Create the ordered table, and have its tablets lie in two cells."""
@@ -54,6 +59,16 @@ class SimulatedTransactions:
 
     async def _move(self) -> None:
         await self._story.move_log(self._chance.randrange(LOG_TABLETS), self._chance.randrange(2))
+
+    async def _reshard(self) -> None:
+        """Have the tablets of the sorted table begin at other keys."""
+        await self._story.story.reshard(sorted(self._chance.sample(range(1, KEYS), TABLETS - 1)))
+
+    async def _reshard_log(self) -> None:
+        await self._story.reshard_log(self._chance.randint(1, LOG_TABLETS + 1))
+
+    async def _back_up(self) -> None:
+        await self._backups.take(self._chance.choice(BETWEEN_CELLS_S))
 
     async def _remount(self) -> None:
         await self._story.remount_log(self._chance.randrange(LOG_TABLETS))

@@ -7,14 +7,16 @@ commit sent again gets the same answer.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pqbroker.broker.services.sorted_tables.rows import look_up
-from pqbroker.broker.services.tables.finding import TabletRange
+from pqbroker.broker.services.tables.finding import ALL_TABLETS, TabletRange
 from pqbroker.broker.services.tables.inserting import GivenRows
 from pqbroker.broker.services.tables.making import NewTable, create
 from pqbroker.broker.services.tables.mounting import MountChange, change_state
+from pqbroker.broker.services.tables.resharding import ReshardChange, reshard
 from pqbroker.broker.services.topics.topic_schemas import typed_schema_of
 from pqbroker.broker.services.transactions import transactions
 from pqbroker.broker.services.transactions.transactions import CommittedTransaction
@@ -167,7 +169,16 @@ class TransactionStory:
     async def mount_log(self) -> None:
         """Have the ordered table mounted, unless that is refused."""
         self._check_up()
-        await self._change_log(MountChange(MountCommand.MOUNT, TabletRange(0, LOG_TABLETS - 1)))
+        await self._change_log(MountChange(MountCommand.MOUNT, ALL_TABLETS))
+
+    async def reshard_log(self, tablet_count: int) -> None:
+        """Have the ordered table so many tablets; rows of those that go stand behind the last one's that stays."""
+        self._check_up()
+        await self._change_log(MountChange(MountCommand.UNMOUNT, ALL_TABLETS))
+        self._check_up()
+        with suppress(ShardLost, *REFUSED):
+            await reshard(self.story.caller, LOG, ReshardChange(tablet_count))
+        await self.mount_log()
 
     def compare_reads(self) -> None:
         """Compare what transactions have read; nothing is in doubt, and no write is under way."""
@@ -210,6 +221,12 @@ class TransactionStory:
             expect(known is None or not known.prepared, f"tablet {server.index} of {LOG} has prepared rows")
 
     async def _verify_log(self) -> None:
+        found = await self.logged()
+        wanted = {number: one.outcome.timestamp for one in self.ended if one.outcome for number in one.numbers}
+        expect(found == wanted, f"{LOG} has {found.items() ^ wanted.items()} besides what was committed, or lacks it")
+
+    async def logged(self) -> dict[int, int]:
+        """Return the timestamps of the rows of the ordered table, by number; each is there once."""
         topic = self.log
         assert topic is not None
         schema = typed_schema_of(topic)
@@ -222,8 +239,7 @@ class TransactionStory:
                 number = decode_row(schema, None, value)["number"]
                 expect(number not in found, f"row {number} of {LOG} is there twice")
                 found[number] = stamps[offset]
-        wanted = {number: one.outcome.timestamp for one in self.ended if one.outcome for number in one.numbers}
-        expect(found == wanted, f"{LOG} has {found.items() ^ wanted.items()} besides what was committed, or lacks it")
+        return found
 
     async def _begin(self, reads: Sequence[int], timeout_ms: int) -> tuple[str, int] | None:
         """Start a transaction and read rows: its name and start. None: that was refused."""

@@ -10,6 +10,7 @@ from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.serving.offsets import TopicPartition
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.tablets.scheme_state import TopicRecord
+from tests.simulation.backup_story import BackupStory
 from tests.simulation.compacted_story import CompactedStory, cleaning
 from tests.simulation.ledger import GroupBook, TopicBook, expect
 from tests.simulation.node import SimulatedNode
@@ -52,8 +53,10 @@ class World:
         has_sorted_table = has_stories and has_sorted(seed)
         self.sorted_story = SortedStory(self.node) if has_sorted_table else None
         self.transaction_story: TransactionStory | None = None
+        self.backup_story: BackupStory | None = None
         if self.sorted_story is not None and has_transactions(seed):
             self.transaction_story = TransactionStory(self.sorted_story)
+            self.backup_story = BackupStory(self.transaction_story, settings)
             self.has_cells = True
         self.compacted_story = CompactedStory(self.node) if has_stories and has_compacted(seed) else None
         has_producing = has_stories and has_kafka_transactions(seed)
