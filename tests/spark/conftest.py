@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from pqbroker.pipeline.requirements import find_jars
 from pqbroker.pipeline.session import start_session
+from tests.spark import preloaded
 from tests.spark.topics import Topics
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.serving import Served, served
@@ -30,18 +31,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A Spark of two cores, with settings that keep small jobs quick."""
     assert find_jars(), "the Kafka source's jars are missing: ./test fetches them into .cache/spark-jars"
-    session = start_session(
-        "pqbroker tests",
-        master="local[2]",
-        options={
-            "spark.ui.enabled": "false",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.sql.session.timeZone": "UTC",
-            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-        },
-    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PYSPARK_PYTHON", str(preloaded.executable(tmp_path_factory.mktemp("bin"))))
+        session = start_session(
+            "pqbroker tests",
+            master="local[2]",
+            options={
+                "spark.ui.enabled": "false",
+                "spark.sql.shuffle.partitions": "2",
+                "spark.driver.host": "127.0.0.1",
+                "spark.driver.bindAddress": "127.0.0.1",
+                "spark.sql.session.timeZone": "UTC",
+                "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+            },
+        )
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
