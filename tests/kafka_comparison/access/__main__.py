@@ -34,6 +34,8 @@ def main() -> None:
                     for each in unlisted(name, version, ours_said, theirs_said):
                         different[f"{name}\t{each.field}\t{each.ours}\t{each.theirs}\t"] += 1
                         print(scenario.name, each, sep="\t", flush=True)
+        for side in sides:
+            side.close()
     for line, count in different.most_common():
         print(f"{count} times: {line}")
     if not sys.argv[1:]:

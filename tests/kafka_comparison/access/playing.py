@@ -1,6 +1,8 @@
 """Plays the scenarios on a broker with access rules."""
 
+import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +20,7 @@ from pqbroker.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.kafka_comparison.access.scenarios import ADMIN, CALLER, ITSELF, Scenario, everything, requests
+from tests.kafka_comparison.access.scenarios import ADMIN, CALLER, ITSELF, Request, Scenario, everything, requests
 from tests.kafka_comparison.connection import Connection
 from tests.kafka_comparison.differences import Answer, Difference, compared, listed
 from tests.kafka_comparison.rendering import Facts, rendered
@@ -28,6 +30,8 @@ from tests.kafka_comparison.side import Side
 SETTINGS: Final = {"authorizer.class.name": STANDARD_AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}
 """Until the first rules are made everybody may make them."""
 _BY_NAME: Final = 9
+_CHANGES_NOTHING: Final = re.compile("(ConsumerGroup)?Describe|List|Metadata|Fetch|Find|OffsetF|ApiVersions")
+"""Requests whose names begin so leave the topic and the group as they are."""
 
 DIFFERENCES: Final = listed(Path(__file__).with_name("differences.tsv"))
 """Differences that stay, each with its reason, beside those of the comparison of all requests."""
@@ -48,6 +52,7 @@ class GuardedSide(Side):
     def __init__(self, address: str, facts: Facts) -> None:
         super().__init__(address, facts)
         self.name = "t"
+        self._administrator = Connection(address, ADMIN)
         self.ask(CreateAclsRequest(creations=[*everything(ITSELF), *everything(ADMIN)]))
         self._await(lambda: self._coordinates("g"))
         known = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000)
@@ -56,10 +61,12 @@ class GuardedSide(Side):
         self.producer_id()  # Kafka reserves its first ids when it is first asked
 
     def connection(self) -> Connection:
-        """Open another connection, from the administrator's address."""
-        made = Connection(self.address, ADMIN)
-        self._connections.append(made)
-        return made
+        """Return the connection from the administrator's address, which stays open."""
+        return self._administrator
+
+    def close(self) -> None:
+        """Close that connection."""
+        self._administrator.close()
 
     def allow(self, rules: Sequence[AclCreation]) -> None:
         """Have the caller have these rules, and no others."""
@@ -113,11 +120,18 @@ def made_side(address: str) -> GuardedSide:
 def play(side: GuardedSide, scenario: Scenario) -> Iterator[tuple[str, int, Answer]]:
     """Yield the name, the version and the answer of each request of a scenario."""
     side.allow(scenario.rules)
-    names = [request.name for request in requests(side.prepare())]
-    for number, name in enumerate(names):
-        request = requests(side.prepare())[number]
+    topic_id = side.prepare()
+    for number in range(len(_requests(topic_id))):
+        request = _requests(topic_id)[number]
         connection = Connection(side.address, CALLER)
         answer = connection.ask(request.asked, request.version)
         connection.close()
-        yield name, request.version, rendered(answer, request.version, side.facts)
+        yield request.name, request.version, rendered(answer, request.version, side.facts)
+        if not _CHANGES_NOTHING.match(request.name):
+            topic_id = side.prepare()
         side.end()
+
+
+@lru_cache(2)
+def _requests(topic_id: bytes) -> Sequence[Request]:
+    return requests(topic_id)

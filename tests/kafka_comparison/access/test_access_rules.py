@@ -17,7 +17,9 @@ KAFKAS = recorded.read()
 def side() -> Iterator[GuardedSide]:
     """Our broker."""
     with broker(settings={**OURS, **SETTINGS}) as running:
-        yield made_side(running.kafka)
+        one = made_side(running.kafka)
+        yield one
+        one.close()
 
 
 @pytest.mark.parametrize("scenario", list(scenarios()), ids=lambda each: each.name)
