@@ -7,6 +7,7 @@ from typing import Any
 
 from pqbroker.broker.kafka.net.dispatch import Dispatcher
 from pqbroker.broker.kafka.net.forwarding import answer_forwarded
+from pqbroker.broker.node.admissions import answer_admission
 from pqbroker.broker.node.mirrored_rows import HIVE, SCHEME
 from pqbroker.broker.node.node_place import NodePlace
 from pqbroker.broker.node.partition_copies import PartitionCopies
@@ -99,6 +100,9 @@ class FirstPlace:
             if method is PeerMethod.CELL_READY:
                 await self._note_ready(head)
                 return encode_peer_call(method, None)
+            if method is PeerMethod.ADMIT:
+                producers = self._node.cell.current.transactional_producers
+                return encode_peer_call(method, await answer_admission(producers, head))
         except LinkBroken as broken:
             raise PeerRefused(str(broken)) from broken
         raise PeerRefused(f"a request {method.name} came to the first node")

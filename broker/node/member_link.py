@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from pqbroker.broker.node.admissions import Admissions
 from pqbroker.broker.node.mirrored_rows import MirroredRows
 from pqbroker.broker.node.orders import Orders
 from pqbroker.broker.node.running_tablets import RUNNING_LOOK_S, decode_tablets, encode_tablets, running_tablets
@@ -47,6 +48,7 @@ class MemberLink:
         self._served: ServedPartitions | None = None
         """None: this node tells of no tablet yet."""
         self.rows = MirroredRows(self._note_ready)
+        self.admissions = Admissions(lambda payload: self._ask(payload, self._timeout_s))
 
     def start(self) -> None:
         """Begin to come to the first node, for as long as this one runs."""
@@ -69,7 +71,7 @@ class MemberLink:
 
     async def keep_telling(self, serving: Callable[[], OpenCell]) -> None:
         """Have the first node know which tablets this one runs, and use them, for as long as this runs."""
-        self._served = ServedPartitions(serving)
+        self._served = ServedPartitions(serving, self.admissions)
         while True:
             tablets = running_tablets(serving(), with_system=False)
             if tablets != self._told and self._opened.is_set():

@@ -40,5 +40,5 @@ class NodePlace:
     @property
     def cells(self) -> CellPlace:
         """Return the place as the node's cells need it."""
-        mirrored = None if self.member is None else self.member.rows
-        return CellPlace(self.engine, self.number, self.count, self.elsewhere, mirrored)
+        rows, admission = (None, None) if self.member is None else (self.member.rows, self.member.admissions)
+        return CellPlace(self.engine, self.number, self.count, self.elsewhere, rows, admission)

@@ -9,6 +9,7 @@ another generation of a partition's tablet.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from pqbroker.broker.node.admissions import Admissions
 from pqbroker.broker.node.partition_calls import (
     COPIED_OFFSETS_MAX,
     CopiedOffset,
@@ -27,6 +28,7 @@ from pqbroker.pq.serving.topics import Topics
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.ids import TabletId
+from pqbroker.storage.tablets.coordinator_rows import PartitionId
 
 CALLS = (PeerMethod.COPY_OFFSETS, PeerMethod.COMMIT_OFFSETS, PeerMethod.END_TRANSACTION)
 
@@ -34,8 +36,9 @@ CALLS = (PeerMethod.COPY_OFFSETS, PeerMethod.COMMIT_OFFSETS, PeerMethod.END_TRAN
 class ServedPartitions:
     """The partitions of one node. `serving`: the opening that is current."""
 
-    def __init__(self, serving: Callable[[], OpenCell]) -> None:
+    def __init__(self, serving: Callable[[], OpenCell], admissions: Admissions) -> None:
         self._serving = serving
+        self._admissions = admissions
         self._coordinators: tuple[int, ...] = ()
         """Greatest generations of the coordinator tablets that are known, by number."""
 
@@ -93,8 +96,11 @@ class ServedPartitions:
     async def _end(self, asked: TransactionEnded) -> Any:
         """End a transaction; return the marker's offset, or code and text of a refusal of Kafka's, or a text."""
         marker = asked.marker
+        partition = PartitionId(asked.partition.topic_id, asked.partition.number)
         try:
-            return await self._served(asked.partition).end_transaction(
+            server = self._served(asked.partition)
+            self._admissions.meet_marker(marker.producer_id, partition)
+            return await server.end_transaction(
                 marker.producer_id, marker.epoch, marker.coordinator_epoch, is_commit=marker.is_commit
             )
         except KafkaError as refusal:

@@ -37,6 +37,8 @@ class PeerMethod(IntEnum):
     """The first node has offsets of a group stored in partitions of one cell."""
     END_TRANSACTION = 22
     """The first node has a Kafka transaction ended in a partition."""
+    ADMIT = 23
+    """A node asks the coordinator whether a batch belongs to its producer's transaction."""
 
 
 def encode_peer_call(method: PeerMethod, head: Any, body: bytes | memoryview = b"") -> bytes:

@@ -13,7 +13,8 @@ their connection is not read either (KIP-219).
 A transactional batch is taken where its partition belongs to its producer's transaction, else INVALID_TXN_STATE, in
 version 11 TRANSACTION_ABORTABLE; from version 12 (KIP-890) the partition is added first, which is durable before the
 batch is, and later batches of the producer wait behind it. A batch of another epoch than the producer's is
-INVALID_PRODUCER_EPOCH.
+INVALID_PRODUCER_EPOCH. Where another node coordinates the transaction, it is asked for each batch; without its answer
+the batch is NOT_ENOUGH_REPLICAS.
 Left out: versions 0 to 2 (the connection closes).
 """
 
@@ -33,6 +34,7 @@ from pqbroker.broker.kafka.lanes.produce_lane import open_lane
 from pqbroker.broker.services.topics.finding import find_topic
 from pqbroker.broker.services.topics.partitions import check_batch, find_partition
 from pqbroker.broker.services.topics.record_checks import preparation_of
+from pqbroker.broker.services.transactional_producers.admission import BatchOfTransaction
 from pqbroker.broker.services.transactional_producers.rules import Claim
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
@@ -189,7 +191,7 @@ class _Append:
         if transactional_id is None:
             text = "a transactional batch in a request without a transactional id"
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
-        producers = self._context.node.cell.current.transactional_producers
+        current = self._context.node.cell.current
         claim = Claim(header.producer_id, header.producer_epoch)
         partition = PartitionId(topic.record.topic_id, data.index)
         adds = self._context.version >= ADDS_PARTITIONS_FROM_VERSION
@@ -197,11 +199,15 @@ class _Append:
         def admitted(refusal: KafkaError | None) -> None:
             try:
                 if refusal is not None:
-                    raise _for_producer(refusal, _CODES)
+                    raise _for_producer(refusal, _codes(self._context.version))
                 self._enqueue(topic, find_partition(topic, data.index), data, header, answered)
             except KafkaError as error:
                 answered(error.with_traceback(None))
 
+        if current.admission is not None:
+            current.admission.admit(BatchOfTransaction(transactional_id, claim, partition, adds), admitted)
+            return
+        producers = current.transactional_producers
         try:
             if adds:
                 producers.admit(transactional_id, claim, partition, admitted)

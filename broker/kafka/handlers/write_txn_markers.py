@@ -6,15 +6,15 @@ in all its partitions, and fences the producer; a commit of a part of it is INVA
 Left out: the transaction version of a marker (version 2): epochs are compared alike in all of them.
 """
 
-from collections.abc import Awaitable
-
 from pqbroker.broker.ground.access import AclOperation, check_access, is_allowed
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
 from pqbroker.broker.services.topics.finding import find_topic
 from pqbroker.broker.services.topics.partitions import find_partition
+from pqbroker.broker.services.transactional_producers.ending import end_in
 from pqbroker.broker.services.transactional_producers.rules import ends_at_ms, is_prepared
+from pqbroker.protocol.control_records import EndMarker
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -81,10 +81,10 @@ async def _end(context: Context, marker: WritableTxnMarker, name: str, index: in
             _check_held(held, marker)
             await producers.abort_whole(held.transactional_id)
             return ErrorCode.NONE
-        written: Awaitable[int] = server.end_transaction(
-            marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, is_commit=marker.transaction_result
+        ends = EndMarker(
+            marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_result
         )
-        await written
+        await end_in(context.node.cell.current.topics, server, ends)
     except KafkaError as refusal:
         return refusal.code
     except (CommitRefused, ShardLost):

@@ -29,6 +29,7 @@ from pqbroker.broker.services.configs.group_times import TimesInForce
 from pqbroker.broker.services.configs.node_settings import NodeSettings, layers_of
 from pqbroker.broker.services.coordination.coordinators import Coordinators
 from pqbroker.broker.services.coordination.known_topics import ServedTopics
+from pqbroker.broker.services.transactional_producers.admission import BatchAdmission
 from pqbroker.broker.services.transactional_producers.producers import EndCounters, TransactionalProducers
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.group_times import check_consumer_settings
@@ -86,6 +87,8 @@ class OpenCell:
     commits: Commits
     objects: Sequence[ServedObjects]
     """Objects of the scheme, by kind."""
+    admission: BatchAdmission | None
+    """The way to the coordinators of transactions on another node; None: they are here."""
 
     async def stop(self) -> None:
         """End all that runs on the cell, which stays open; close the other cells. Raises ShardLost."""
@@ -188,8 +191,9 @@ async def _start_all(cell: Cell, around: CellSurroundings) -> OpenCell:
         cure = f"nothing is removed from this cell: {HELD_CURE}" if cell.quarantine.is_held else QUARANTINE_CURE
         log.error("%d places of the cell are unreadable, the rest is served; %s", len(cell.quarantine.damages), cure)
     return OpenCell(
-        cell, host, scheme, now, topics, sorted_tables, coordinators, producers, hive, cells, others, commits, objects
-    )
+        cell, host, scheme, now, topics, sorted_tables, coordinators, producers, hive, cells, others, commits, objects,
+        place.admission,
+    )  # fmt: skip
 
 
 def sorted_settings(settings: BrokerSettings) -> SortedSettings:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from pqbroker.broker.services.transactional_producers.admission import BatchAdmission
 from pqbroker.storage.bundles.hive import Hive
 from pqbroker.storage.bundles.placement import Elsewhere, home_of
 from pqbroker.storage.engine import Engine
@@ -37,6 +38,8 @@ class CellPlace:
     elsewhere: Elsewhere = field(default_factory=dict)
     mirrored: CopiedRows | None = None
     """None: the node has the system cell itself."""
+    admission: BatchAdmission | None = None
+    """The way to the coordinators of transactions; None: they are here."""
 
     def runs(self, cell: CellId) -> bool:
         """Return True if the node opens this cell."""

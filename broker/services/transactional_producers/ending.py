@@ -95,7 +95,14 @@ def _begin_marker(
     server = find_server(topics, partition)
     if server is None:
         return None
-    marker = marker_of(image, coordinator_epoch)
+    return end_in(topics, server, marker_of(image, coordinator_epoch))
+
+
+def end_in(topics: Topics, server: PartitionServer, marker: EndMarker) -> Outcome[int]:
+    """Have a marker written to a partition, here or at the node that runs it, as `PartitionServer.end_transaction`."""
+    known = topics.offsets.ways.get(server)
+    if known is not None:
+        return known.way.end_transaction(known.partition, marker)
     try:
         return server.end_transaction(
             marker.producer_id, marker.epoch, marker.coordinator_epoch, is_commit=marker.is_commit

@@ -1,11 +1,20 @@
-"""Groups of a broker of two nodes: the first coordinates them, offsets lie with the partitions at both."""
+"""Groups and transactions of a broker of two nodes: the first coordinates them, offsets and records lie at both."""
 
 import os
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.several_nodes import SeveralNodes
@@ -64,6 +73,81 @@ def _produce(client: Settings, topic: str, numbers: range) -> None:
     assert set(refused) == {None}
 
 
+def nothing() -> None:
+    """Do nothing between the records of a transaction and its commit."""
+
+
+class _Copier:
+    """A transactional producer, which commits an offset of a group with each transaction."""
+
+    def __init__(self, client: Settings, topic: str, group_id: str) -> None:
+        settings: Settings = {"transactional.id": f"copies-{topic}", "transaction.timeout.ms": 60_000}
+        self._producer = Producer({**client, **settings})
+        self._topic = topic
+        self._group = Consumer({**client, "group.id": group_id})
+        self._again(self._producer.init_transactions)
+
+    def transact(self, numbers: range, between: Callable[[], None] = nothing, *, is_commit: bool = True) -> None:
+        """Write numbers in a transaction, again where the broker has it aborted; do something before its end."""
+        while True:
+            self._producer.begin_transaction()
+            try:
+                for number in numbers:
+                    self._producer.produce(self._topic, str(number), partition=number % PARTITIONS)
+                assert self._producer.flush(PATIENCE_S) == 0
+                offsets = [TopicPartition(self._topic, one, numbers.stop) for one in range(PARTITIONS)]
+                group = self._group.consumer_group_metadata()
+                self._again(partial(self._producer.send_offsets_to_transaction, offsets, group))
+                between()
+                between = nothing
+                self._again(self._producer.commit_transaction if is_commit else self._producer.abort_transaction)
+                return
+            except KafkaException as failed:
+                if not failed.args[0].txn_requires_abort():
+                    raise
+                self._again(self._producer.abort_transaction)
+
+    def close(self) -> None:
+        self._group.close()
+
+    def _again(self, ask: Callable[[], object]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                ask()
+                return
+            except KafkaException as failed:
+                if not failed.args[0].retriable() or time.monotonic() > deadline:
+                    raise
+
+
+def _read_committed(client: Settings, topic: str, count: int) -> list[int]:
+    """Return the numbers of committed transactions; nothing comes behind them."""
+    settings: Settings = {"group.id": "unused", "isolation.level": "read_committed", "enable.partition.eof": True}
+    consumer = Consumer({**client, **settings})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    found, ends = list[int](), set[int | None]()
+    while len(found) < count or len(ends) < PARTITIONS:
+        message = consumer.poll(PATIENCE_S)
+        assert message is not None
+        error = message.error()
+        if error is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            ends.add(message.partition())
+        else:
+            found.append(int(message.value() or b""))
+            ends.discard(message.partition())
+    consumer.close()
+    return sorted(found)
+
+
+def _lists_once(admin: AdminClient, group_id: str) -> bool:
+    """Return True if the nodes together list a group once: a client may have asked one of them alone."""
+    listed = [group.group_id for group in admin.list_consumer_groups().result(PATIENCE_S).valid]
+    assert listed.count(group_id) <= 1
+    return group_id in listed
+
+
 def _member(client: Settings, group_id: str, topic: str) -> Consumer:
     settings = {"group.id": group_id, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
     consumer = Consumer({**client, **settings})
@@ -100,21 +184,45 @@ def _committed(client: Settings, group_id: str, topic: str) -> list[int]:
     return found
 
 
-def test_a_group_that_begins_at_a_member_continues_after_each_node_was_killed(nodes: SeveralNodes) -> None:
+def test_a_group_that_begins_at_a_member_reads_and_commits_at_both_nodes(nodes: SeveralNodes) -> None:
     client = at_node(nodes, 2)
     spread_topic(nodes, "read")
     _produce(client, "read", range(40))
     consumer = _member(client, "readers", "read")
     assert sorted(_take(consumer, 40)) == list(range(40))
     consumer.commit(asynchronous=False)
-    assert _committed(client, "readers", "read") == [10] * PARTITIONS
-    for number in (2, 1):
-        kill(nodes, number)
-        assert _committed(client, "readers", "read") == [10] * PARTITIONS
     consumer.close()
-    _produce(client, "read", range(40, 80))
-    again = _member(client, "readers", "read")
-    assert sorted(_take(again, 40)) == list(range(40, 80))
+    for number in (1, 2):
+        assert _committed(at_node(nodes, number), "readers", "read") == [10] * PARTITIONS
+        admin = AdminClient(at_node(nodes, number))
+        wait_until(partial(_lists_once, admin, "readers"), "the group is listed, by one node", PATIENCE_S)
+
+
+def test_groups_and_transactions_over_nodes_stay_whole_though_each_node_is_killed(nodes: SeveralNodes) -> None:
+    client = at_node(nodes, 2)
+    spread_topic(nodes, "copied")
+    copier = _Copier(client, "copied", "copiers")
+    copier.transact(range(8))
+    copier.transact(range(8, 16), is_commit=False)
+    assert _committed(client, "copiers", "copied") == [8] * PARTITIONS
+    reader = _member({**client, "isolation.level": "read_committed"}, "killed", "copied")
+    assert sorted(_take(reader, 8)) == list(range(8))
+    reader.commit(asynchronous=False)
+    copier.transact(range(16, 24), lambda: kill(nodes, 2))
+    copier.transact(range(24, 32), lambda: kill(nodes, 1))
+    copier.transact(range(32, 40))
+    expected = [*range(8), *range(16, 40)]
+    for number in (1, 2):
+        assert _read_committed(at_node(nodes, number), "copied", len(expected)) == expected
+    assert _committed(client, "copiers", "copied") == [40] * PARTITIONS
+    assert sorted(_take(reader, 24)) == list(range(16, 40))
+    reader.commit(asynchronous=False)
+    reader.close()
+    offsets = _committed(client, "killed", "copied")
+    again = _member({**client, "isolation.level": "read_committed"}, "killed", "copied")
+    copier.transact(range(40, 48))
+    assert sorted(_take(again, 8)) == list(range(40, 48))
     again.commit(asynchronous=False)
     again.close()
-    assert _committed(client, "readers", "read") == [20] * PARTITIONS
+    assert all(after > before for before, after in zip(offsets, _committed(client, "killed", "copied"), strict=True))
+    copier.close()

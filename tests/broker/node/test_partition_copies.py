@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from pqbroker.broker.node.admissions import Admissions
 from pqbroker.broker.node.partition_calls import OffsetsAsked, OffsetsCommitted, OffsetsTold, TransactionEnded
 from pqbroker.broker.node.partition_copies import PartitionCopies
 from pqbroker.broker.node.served_partitions import ServedPartitions
@@ -38,7 +39,8 @@ class TwoNodes:
     async def start(self) -> "TwoNodes":
         self.other = await Node().start()
         topic = await self.other.topics.create("t", 3, {"pq.partitions.per.tablet": "2"})
-        self.served = ServedPartitions(lambda: cast(Any, SimpleNamespace(topics=self.other.topics)))
+        self.admissions = Admissions(self.coordinate)
+        self.served = ServedPartitions(lambda: cast(Any, SimpleNamespace(topics=self.other.topics)), self.admissions)
         self.elsewhere: dict[CellId, dict[TabletId, int]] = {}
         self.link = cast(PeerLink, self)
         self.behind: Callable[[PeerMethod], None] = lambda _: None
@@ -62,6 +64,10 @@ class TwoNodes:
         opened = cast(Any, SimpleNamespace(topics=topics, coordinators=coordinators))
         self.copies = PartitionCopies(lambda: opened, self.elsewhere, lambda _: self.link, 1.0)
         return self
+
+    async def coordinate(self, payload: bytes) -> bytes:
+        """Answer questions of the other node for batches: it has none."""
+        raise PeerRefused("nothing is coordinated here")
 
     def tell(self) -> None:
         """Have the first node know which tablets the other one runs."""
