@@ -27,11 +27,11 @@ from pqbroker.broker.services.materializing.feeding import Feeding
 from pqbroker.broker.services.producer_ids import ProducerIds
 from pqbroker.broker.services.quotas.client_quotas import ClientQuotas
 from pqbroker.broker.services.sql.workers import Workers
+from pqbroker.broker.services.topics.callers import NamedTopics
 from pqbroker.broker.services.topics.record_checks import RecordChecks
 from pqbroker.broker.services.topics.topic_rates import TopicRates
 from pqbroker.broker.services.workers.task_pool import TaskPool
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.engine import PoolStats
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ class Node:
     """Access rules, where they are what decides."""
     cues: Cues | None = None
     """Faults that tests cause on cue; None: the broker is not for tests."""
-    creations: dict[str, asyncio.Task[Topic]] = field(default_factory=dict)
-    """Topics being created because Metadata named them."""
+    creations: dict[str, asyncio.Task[NamedTopics]] = field(default_factory=dict)
+    """Creations under way of topics that Metadata named, by each name."""
 
     @property
     def settings(self) -> BrokerSettings:

@@ -14,7 +14,7 @@ from pqbroker.cli.kafka.cluster import Cluster, OffsetRange, Topic, TopicPartiti
 from pqbroker.cli.kafka.configs import TOPIC, describe_configs
 from pqbroker.cli.kafka.figures import read_sizes, read_spans
 from pqbroker.cli.kafka.link import DEFAULT_KAFKA
-from pqbroker.cli.kafka.topics import DECIDED_BY_BROKER, TIMEOUT_MS, create_topic, delete_topic
+from pqbroker.cli.kafka.topics import DECIDED_BY_BROKER, TIMEOUT_MS, create_topic, delete_topics
 from pqbroker.cli.options import (
     INT16_MAX,
     INT32_MAX,
@@ -172,8 +172,7 @@ def delete(topics: TopicNames, yes: Yes = False, broker: Broker = DEFAULT_KAFKA,
         for name in topics:
             cluster.topic(name)
         confirm(f"delete {', '.join(topics)} with all records?", yes)
-        for name in topics:
-            delete_topic(cluster, name)
+        for name in delete_topics(cluster, list(dict.fromkeys(topics))):
             if json:
                 show_json({"topic": name, "deleted": True})
             else:

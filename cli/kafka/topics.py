@@ -1,6 +1,6 @@
 """Topics of a cluster: chosen by name and pattern, created, deleted; created by a writer where the broker may."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from pqbroker.cli.kafka.cluster import Cluster, Topic
@@ -58,10 +58,22 @@ def find_or_create(cluster: Cluster, name: str) -> Topic:
 
 def delete_topic(cluster: Cluster, name: str) -> None:
     """Delete a topic; CommandError."""
-    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=TIMEOUT_MS)
-    result = cluster.ask_controller(request, DeleteTopicsResponse).responses[0]
-    check(result.error_code, f"cannot delete topic {name}", result.error_message)
-    cluster.await_deletion(name)
+    for _ in delete_topics(cluster, [name]):
+        pass
+
+
+def delete_topics(cluster: Cluster, names: Sequence[str]) -> Iterator[str]:
+    """Delete topics of different names in one request; yield the names of those that are gone. CommandError of the
+    first that is not, at the end."""
+    states = [DeleteTopicState(name=name) for name in names]
+    request = DeleteTopicsRequest(topics=states, topic_names=list(names), timeout_ms=TIMEOUT_MS)
+    results = {result.name: result for result in cluster.ask_controller(request, DeleteTopicsResponse).responses}
+    for name in names:
+        if not results[name].error_code:
+            cluster.await_deletion(name)
+            yield name
+    for name in names:
+        check(results[name].error_code, f"cannot delete topic {name}", results[name].error_message)
 
 
 def _create(

@@ -4,7 +4,7 @@ A tablet whose cell is not open exists all the same. It answers as a lost one, s
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from pqbroker.pq.serving.tablet import NodeShare, PqTablet
@@ -84,13 +84,13 @@ class TopicTablets:
         return stopped
 
     def reclaim(
-        self, record: TopicRecord, tablets: Collection[TabletId], forget: Callable[[], Awaitable[None]]
+        self, records: Sequence[TopicRecord], tablets: Collection[TabletId], forget: Callable[[], Awaitable[None]]
     ) -> None:
-        """Begin to remove tablets that a topic had, then call `forget`. Cells that are not open remove them when they
+        """Begin to remove tablets that topics had, then call `forget`. Cells that are not open remove them when they
         are: then no topic names them."""
         for cell, host in self._cells.hosts():
             if cell != SYSTEM_CELL:
-                there = {tablet_id for tablet_id, home, _ in record.spans() if home == cell}
+                there = {tablet_id for record in records for tablet_id, home, _ in record.spans() if home == cell}
                 host.reclaim(there.intersection(tablets))
         self._cells.system.reclaim(tablets, forget)
 

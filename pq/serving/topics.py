@@ -33,7 +33,7 @@ from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.scheme import Scheme, SchemeError
 from pqbroker.storage.tablets.scheme_objects import TOPIC
 from pqbroker.storage.tablets.scheme_state import Resharded, TableRecord, TopicRecord
-from pqbroker.storage.tablets.scheme_topics import TopicChanges, WantedTopic
+from pqbroker.storage.tablets.scheme_topics import TopicChanges, TopicUnknown, WantedTopic
 from pqbroker.storage.uninterrupted import uninterrupted
 
 _STARTS_AT_ONCE = 64
@@ -149,7 +149,7 @@ class Topics:
         self.layout_version += 1
         self.offsets.forget(record.name, topic.partitions)
         await self._tablets.stop(topic)
-        self._tablets.reclaim(record, record.tablets, _forget_nothing)
+        self._tablets.reclaim([record], record.tablets, _forget_nothing)
 
     def owner(self, object_id: bytes) -> TopicOwner | None:
         """Return a topic by its id, static or not, as the owner of its tablets."""
@@ -271,7 +271,13 @@ class Topics:
 
     async def delete(self, name: str) -> None:
         """Delete a topic: gone when this returns, its space comes back later. Raises TopicUnknown, TopicIsFeed."""
-        await uninterrupted(self._delete(name))
+        for refusal in (await self.delete_each([name])).values():
+            raise refusal
+
+    async def delete_each(self, names: Sequence[str]) -> Mapping[str, Exception]:
+        """Delete topics of different names in one change of the scheme; return by name why one was not deleted: what
+        `delete` raises. CommitRefused and ShardLost are of all."""
+        return await uninterrupted(self._delete(names))
 
     async def _create(self, wanted: Sequence[NewTopic], records: TopicChanges) -> list[Topic | Exception]:
         parsed = [self._parsed(each) for each in wanted]
@@ -398,8 +404,8 @@ class Topics:
                 self._known.remove(before)
             self._show(topic)
             if tombstone is not None:
-                forget = partial(self._scheme.forget_tombstone, tombstone.topic_id)
-                self._tablets.reclaim(before, tombstone.tablets, forget)
+                forget = partial(self._scheme.forget_tombstones, tombstone.topic_id)
+                self._tablets.reclaim([before], tombstone.tablets, forget)
             return topic
 
     async def configure_node(self, node: str, texts: Mapping[str, str], settings: BrokerSettings) -> None:
@@ -413,22 +419,32 @@ class Topics:
             async for topic in _in_turns(self._known.everything()):
                 topic.use(config_of(topic.record, settings), settings)
 
-    async def _delete(self, name: str) -> None:
+    async def _delete(self, names: Sequence[str]) -> Mapping[str, Exception]:
         kept: list[object] = []
         async with self.changes:
-            self._check_no_feed(name)
-            record = await self._records.delete(name)
-            self._count.known -= record.partitions
-            topic = self._known.remove(record)
+            refused = {name: refusal for name in names if (refusal := self._why_kept(name)) is not None}
+            if len(refused) == len(names):
+                return refused
+            records = await self._records.delete_each([name for name in names if name not in refused])
+            topics = list(filter(None, map(self._known.remove, records)))
+            self._count.known -= sum(record.partitions for record in records)
             self.layout_version += 1
-            if topic is not None:
-                self.offsets.forget(name, topic.partitions)
-                kept = await self._end(topic)
-            self._tablets.reclaim(record, record.tablets, partial(self._scheme.forget_tombstone, record.topic_id))
-        del topic
+            while topics:
+                self.offsets.forget(topics[-1].record.name, topics[-1].partitions)
+                kept += await self._end(topics.pop())
+            forget = partial(self._scheme.forget_tombstones, *(record.topic_id for record in records))
+            self._tablets.reclaim(records, [tablet for record in records for tablet in record.tablets], forget)
         while kept:
             del kept[-_FREED_AT_ONCE:]
             await asyncio.sleep(0)
+        return refused
+
+    def _why_kept(self, name: str) -> SchemeError | None:
+        try:
+            self._check_no_feed(name)
+        except TopicIsFeed as refusal:
+            return refusal
+        return None if name in self._scheme.topics else TopicUnknown(f"there is no topic {name!r}")
 
     async def _end(self, topic: Topic) -> list[object]:
         """End the tablets of a deleted topic, and return what has memory: to be freed from the list's end on. A tablet

@@ -190,7 +190,7 @@ class Scheme:
         """Begin to remove what belongs to no object from the host's cell: once all that is known runs. Nothing where
         the cell has seen a later scheme, as after the system cell alone was restored."""
         for tombstone in self.tombstones.values() if cell == SYSTEM_CELL else ():
-            host.reclaim(tombstone.tablets, partial(self.forget_tombstone, tombstone.topic_id))
+            host.reclaim(tombstone.tablets, partial(self.forget_tombstones, tombstone.topic_id))
         # Once the scheme's own cell is lost, a change may be durable that this instance does not know.
         known = KnownScheme(self._tablet.row_sets, self.changes.number, is_mirror=self._tablet.is_lost)
         reclaim_unowned(known, host, cell)
@@ -239,9 +239,14 @@ class Scheme:
 
         await self.change(plan)
 
-    async def forget_tombstone(self, topic_id: bytes) -> None:
-        """The deleted topic's tablets are gone."""
-        await self.change(lambda changes: changes.delete(TOMBSTONES, (topic_id,)))
+    async def forget_tombstones(self, *topic_ids: bytes) -> None:
+        """The deleted topics' tablets are gone."""
+
+        def plan(changes: RowChanges) -> None:
+            for topic_id in topic_ids:
+                changes.delete(TOMBSTONES, (topic_id,))
+
+        await self.change(plan)
 
     async def producer_id_block(self) -> range:
         """Return producer ids that are never given again."""

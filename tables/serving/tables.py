@@ -235,7 +235,7 @@ class SortedTables:
         for cell, host in self._cells.hosts():
             if cell != SYSTEM_CELL:
                 host.reclaim([tablet_id for tablet_id, _, _ in _wanted(record, cell) if tablet_id in tablets])
-        self._cells.system.reclaim(tablets, partial(self._scheme.forget_tombstone, tombstone_id))
+        self._cells.system.reclaim(tablets, partial(self._scheme.forget_tombstones, tombstone_id))
 
     async def _delete(self, table: "SortedTable") -> None:
         await table.end_transactions()  # rows of others may wait for a decision of its tablets

@@ -5,11 +5,11 @@ the configured one, or the local address of the connection the request came on, 
 or by id from version 12; no list (and in version 0 an empty one) means all. An unknown topic is created when the
 request and auto.create.topics.enable allow it. Kafka answers such a request with UNKNOWN_TOPIC_OR_PARTITION and lets
 the client ask again; here the answer waits for the commit and has the topic in it, which every client takes and saves
-it a round with its back-off. leader_epoch is the tablet's generation. A topic named twice is answered once, as in
-Kafka. A topic that would be one partition too many (pqbroker.partitions.max) is INVALID_TOPIC_EXCEPTION, which clients
-take as final. A partition whose tablet, one of a table, is not mounted, or not open at its node, is
-LEADER_NOT_AVAILABLE and has no leader. A node without the system cell answers from its mirror, and has the first one
-answer where it does not know a topic that is named.
+it a round with its back-off. All that a request creates is one commit, hundreds of topics a few. leader_epoch is the
+tablet's generation. A topic named twice is answered once, as in Kafka. A topic that would be one partition too many
+(pqbroker.partitions.max) is INVALID_TOPIC_EXCEPTION, which clients take as final. A partition whose tablet, one of a
+table, is not mounted, or not open at its node, is LEADER_NOT_AVAILABLE and has no leader. A node without the system
+cell answers from its mirror, and has the first one answer where it does not know a topic that is named.
 Left out: racks.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, is_allowed
-from pqbroker.broker.ground.refusals import REFUSED, translate
+from pqbroker.broker.ground.refusals import translate
 from pqbroker.broker.ground.seldom_log import SeldomLog
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.authorized_operations import authorized_operations
@@ -28,7 +28,7 @@ from pqbroker.broker.services.leaders import NO_NODE
 from pqbroker.broker.services.topics.finding import check_creation, every_topic, find_topic, visible_topics
 from pqbroker.broker.services.topics.partitions import NO_TOPIC_ID
 from pqbroker.broker.services.topics.topic_names import check_topic_name
-from pqbroker.broker.services.topics.topics import find_or_create_topic
+from pqbroker.broker.services.topics.topics import create_named
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.metadata import (
     MetadataRequest,
@@ -144,21 +144,24 @@ async def _create(
     asked: Iterable[MetadataRequestTopic],
     refusals: dict[str, ErrorCode],
 ) -> MetadataResponse:
-    """Create what is missing. One that another request just created is found next time."""
-    reason = ""
+    """Create what is missing, all of it together. One that another request just created is found next time."""
+    refused: dict[str, Exception] = {}
+    names: list[str] = []
     for name in _missing(context, asked):
         await context.breathe()
         if name is None:
             continue
         try:
             check_creation(context, name)
-            await find_or_create_topic(context.node, name)
-        except REFUSED as error:
-            code, message = translate(error)
-            refusals[name] = _IN_METADATA.get(code, code)
-            reason = reason or f"{name}: {message}"
-    if refusals:
-        seldom.info("%d topics named by a client were not created, the first is %s", len(refusals), reason)
+            names.append(name)
+        except KafkaError as refusal:
+            refused[name] = refusal
+    refused |= await create_named(context.node, names)
+    for name, error in refused.items():
+        code, message = translate(error)
+        refusals[name] = _IN_METADATA.get(code, code)
+        if len(refusals) == 1:
+            seldom.info("%d topics named by a client were not created, one is %s: %s", len(refused), name, message)
     return response
 
 

@@ -1,7 +1,7 @@
 """Needs of the services of topics: of the node, and of their callers."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from pqbroker.broker.ground.access import Guarded, Principal
@@ -13,6 +13,9 @@ from pqbroker.pq.serving.topic import Topic
 from pqbroker.pq.serving.topics import Topics
 from pqbroker.storage.bundles.hive import Hive
 from pqbroker.storage.tablets.scheme import Scheme
+
+NamedTopics = Mapping[str, Topic | Exception]
+"""Topics that were created together, by name, or why one was not."""
 
 
 class TopicsOpening(Protocol):
@@ -44,8 +47,8 @@ class TopicsNode(Guarded, Protocol):
         """Milliseconds since 1970."""
 
     @property
-    def creations(self) -> dict[str, asyncio.Task[Topic]]:
-        """Topics being created because somebody named them."""
+    def creations(self) -> dict[str, asyncio.Task[NamedTopics]]:
+        """Creations under way of topics that somebody named, by each name."""
 
 
 class Caller(Protocol):

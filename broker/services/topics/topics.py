@@ -1,19 +1,22 @@
 """Creating and deleting topics on behalf of a request: names, counts and configs are checked as Kafka checks them."""
 
+import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pqbroker.broker.ground.refusals import REFUSED
 from pqbroker.broker.services.commits.in_doubt import IN_DOUBT_CURE
-from pqbroker.broker.services.topics.callers import TopicsNode
+from pqbroker.broker.services.topics.callers import NamedTopics, TopicsNode
 from pqbroker.broker.services.topics.directories import bundle_of
 from pqbroker.broker.services.topics.partitions import unknown_topic
 from pqbroker.broker.services.topics.topic_names import CLUSTER_METADATA, check_topic_name
 from pqbroker.broker.services.topics.topic_schemas import check_schema
 from pqbroker.conf.defaults import check_changed
+from pqbroker.pq.serving.topic import unified
 from pqbroker.pq.serving.topics import NewTopic
-from pqbroker.pq.serving.transacted_batches import await_transactions
+from pqbroker.pq.serving.transacted_batches import await_transactions, under_way
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.ids import CellId
 from pqbroker.storage.tablets.scheme_objects import SORTED_TABLE
@@ -24,11 +27,12 @@ if TYPE_CHECKING:
     from pqbroker.storage.tablets.scheme_state import TableRecord
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 USE_DEFAULT = -1
 WEIGHT_AT_ONCE_MAX: Final = 200
-"""Topics that are created by one change of the scheme, which takes a few ms on the loop; one of many partitions or of
-long configs counts as several."""
+"""Topics that are created or deleted by one change of the scheme, which takes a few ms on the loop; one of many
+partitions or of long configs counts as several."""
 PARTITIONS_PER_WEIGHT, CHARS_PER_WEIGHT = 50, 2000
 
 
@@ -89,7 +93,7 @@ async def create_topics(node: TopicsNode, wanted: Sequence[NewTopic]) -> "list[T
     """Create checked topics of different names, as many as a change of the scheme takes by one change; return by topic
     what is served, or the exception of `REFUSED` for which nothing is."""
     found: list[Topic | Exception] = []
-    for some in _changes(wanted):
+    for some in _portions(wanted, _weight_of):
         topics = [each._replace(config=_inheriting(node, each.name, each.config)) for each in some]
         try:
             found += await node.cell.current.topics.create_each(topics)
@@ -98,12 +102,12 @@ async def create_topics(node: TopicsNode, wanted: Sequence[NewTopic]) -> "list[T
     return found
 
 
-def _changes(wanted: Sequence[NewTopic]) -> Iterator[Sequence[NewTopic]]:
-    """Yield topics that are created together: each step of a change of the scheme takes one turn of the loop."""
-    some: list[NewTopic] = []
+def _portions(wanted: Iterable[T], weight_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield what is changed together: each step of a change of the scheme takes one turn of the loop."""
+    some: list[T] = []
     weight = 0
     for each in wanted:
-        own = 1 + each.partitions // PARTITIONS_PER_WEIGHT + sum(map(len, each.config.values())) // CHARS_PER_WEIGHT
+        own = weight_of(each)
         if some and weight + own > WEIGHT_AT_ONCE_MAX:
             yield some
             some, weight = [], 0
@@ -113,33 +117,114 @@ def _changes(wanted: Sequence[NewTopic]) -> Iterator[Sequence[NewTopic]]:
         yield some
 
 
+def _weight_of(topic: NewTopic) -> int:
+    config_chars = sum(map(len, topic.config.values()))
+    return 1 + topic.partitions // PARTITIONS_PER_WEIGHT + config_chars // CHARS_PER_WEIGHT
+
+
+def _weight_of_known(node: TopicsNode, name: str) -> int:
+    record = node.cell.current.scheme.topics.get(name)
+    return 1 if record is None else 1 + record.partitions // PARTITIONS_PER_WEIGHT
+
+
 def _inheriting(node: TopicsNode, name: str, config: Mapping[str, str]) -> Mapping[str, str]:
     """Return the config with the bundle of the directory that the name begins with, unless it has one of its own."""
     inherited = bundle_of(node.cell.current.scheme, name)
     return config if inherited is None or "pq.bundle" in config else {**config, "pq.bundle": inherited}
 
 
-async def find_or_create_topic(node: TopicsNode, name: str) -> "Topic":
-    """Return a topic that Metadata names. It is created once, however many connections ask at the same time."""
+async def create_named(node: TopicsNode, names: Sequence[str]) -> Mapping[str, Exception]:
+    """Create topics that Metadata names, as many as a change of the scheme takes by one change; return by name why one
+    was not created. Each is created once, however many connections ask at the same time."""
+    refused: dict[str, Exception] = {}
+    weight = 1 + node.settings.num_partitions // PARTITIONS_PER_WEIGHT
+    for some in _portions(names, lambda _: weight):
+        await node.turns.breathe()
+        for name, creation in _begin_creations(node, some, refused).items():
+            made = (await Uninterrupted(creation))[name]
+            if isinstance(made, Exception):
+                refused[name] = made
+    return refused
+
+
+def _begin_creations(
+    node: TopicsNode, names: Sequence[str], refused: dict[str, Exception]
+) -> Mapping[str, asyncio.Task[NamedTopics]]:
+    """Begin to create those of the topics that do not exist; return the creations to wait for by name. Those that may
+    not be created are added to `refused`."""
+    wanted: dict[str, NewTopic] = {}
+    seen: dict[str, str] = {}
+    for name in names:
+        try:
+            if name in node.creations or (topic := _wanted(node, name)) is None:
+                continue
+            if (other := seen.setdefault(unified(name), name)) != name:
+                raise collision(name, other)
+            wanted[name] = topic
+        except REFUSED as refusal:
+            refused[name] = refusal
+    if wanted:
+        task = node.loop.create_task(_create_wanted(node, wanted))
+        node.creations.update(dict.fromkeys(wanted, task))
+        task.add_done_callback(lambda _: [node.creations.pop(name) for name in wanted])
+    return {name: node.creations[name] for name in names if name in node.creations}
+
+
+async def _create_wanted(node: TopicsNode, wanted: Mapping[str, NewTopic]) -> NamedTopics:
+    return dict(zip(wanted, await create_topics(node, list(wanted.values())), strict=True))
+
+
+def _wanted(node: TopicsNode, name: str) -> NewTopic | None:
+    """Return the topic that a name in Metadata creates; None: it exists. An exception of `REFUSED`."""
     topic = node.cell.current.topics.get(name, or_static=True)
     if topic is not None and not topic.record.is_static:
-        return topic
+        return None
     if name == CLUSTER_METADATA or topic is not None or node.cell.current.scheme.kind_of(name) == SORTED_TABLE:
         raise unknown_topic()
-    creation = node.creations.get(name)
-    if creation is None:
-        count = check_new_topic(node, name, USE_DEFAULT, {})
-        creation = node.creations[name] = node.loop.create_task(create_topic(node, name, count, {}))
-        creation.add_done_callback(lambda _: node.creations.pop(name))
-    return await Uninterrupted(creation)
+    return NewTopic(name, check_new_topic(node, name, USE_DEFAULT, {}), {})
 
 
 async def delete_topic(node: TopicsNode, name: str) -> None:
     """Delete a topic. KafkaError TOPIC_DELETION_DISABLED, REQUEST_TIMED_OUT while a transaction is under way in it."""
+    for refusal in (await delete_topics(node, [name])).values():
+        raise refusal
+
+
+async def delete_topics(node: TopicsNode, names: Sequence[str]) -> Mapping[str, Exception]:
+    """Delete topics of different names, as many as a change of the scheme takes by one change; return by name the
+    exception of `REFUSED` for which one was not deleted. KafkaError TOPIC_DELETION_DISABLED."""
     if not node.settings.delete_topic_enable:
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false: no topic is deleted")
-    await _await_transactions(node, name)
-    await node.cell.current.topics.delete(name)
+    refused: dict[str, Exception] = {}
+    awaited: list[str] = []
+    for some in _portions(names, partial(_weight_of_known, node)):
+        await node.turns.breathe()
+        needed = [name for name in some if _is_needed(node, name)]
+        awaited += needed
+        refused |= await _delete(node, [name for name in some if name not in needed])
+    for name in awaited:
+        try:
+            await _await_transactions(node, name)
+        except KafkaError as refusal:
+            refused[name] = refusal
+        else:
+            refused |= await _delete(node, [name])
+    return refused
+
+
+async def _delete(node: TopicsNode, names: Sequence[str]) -> Mapping[str, Exception]:
+    try:
+        return await node.cell.current.topics.delete_each(names)
+    except REFUSED as refusal:
+        return dict.fromkeys(names, refusal)
+
+
+def _is_needed(node: TopicsNode, name: str) -> bool:
+    """Return True if a transaction may need the topic, so that its deletion waits."""
+    topic = node.cell.current.topics.get(name, or_static=True)
+    return topic is not None and (
+        any(map(under_way, topic.partitions)) or bool(node.cell.current.commits.why_needed(topic.record.tablets))
+    )
 
 
 async def _await_transactions(node: TopicsNode, name: str) -> None:

@@ -70,7 +70,7 @@ async def test_a_topic_is_there_after_each_step_and_a_restart(engine: MemoryEngi
     for seen in (scheme, scheme := await _open(engine)):
         assert seen.topics == {}
         assert [stone.tablets for stone in seen.tombstones.values()] == [configured.tablets]
-    await scheme.forget_tombstone(created.topic_id)
+    await scheme.forget_tombstones(created.topic_id)
     for seen in (scheme, scheme := await _open(engine)):
         assert seen.tombstones == {}
 
@@ -198,7 +198,7 @@ async def test_tablet_ids_and_topic_ids_are_never_used_again(engine: MemoryEngin
             tablets.update(topic.tablets)
             ids.add(topic.topic_id)
             await _changes(scheme).delete("t")
-            await scheme.forget_tombstone(topic.topic_id)
+            await scheme.forget_tombstones(topic.topic_id)
     assert len(ids) == 12
 
 
@@ -291,7 +291,7 @@ async def test_a_crash_at_any_step_leaves_a_state_between_two_steps(engine: Memo
             lambda: _changes(scheme).grow("t", 2),
             lambda: _changes(scheme).change("t", lambda topic: replace(topic, config={"a": "b"})),
             lambda: _changes(scheme).delete("t"),
-            lambda: scheme.forget_tombstone(next(iter(scheme.tombstones))),
+            lambda: scheme.forget_tombstones(next(iter(scheme.tombstones))),
             scheme.producer_id_block,
             scheme.producer_id_block,
         ):

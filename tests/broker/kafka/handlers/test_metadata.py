@@ -112,6 +112,21 @@ async def test_a_topic_that_cannot_be_stored_is_told_alone(node: Node, client: C
     assert [topic.error_code for topic in response.topics] == [0, ErrorCode.KAFKA_STORAGE_ERROR]
 
 
+async def test_the_topics_of_a_request_are_created_together(node: Node, client: Client) -> None:
+    cell = node.server.node.cell.current.cells.system.cell
+    before = cell.stats().commits
+    await ask(client, "one", create=True)
+    of_one = cell.stats().commits - before
+    answer = await ask(client, "one", *(f"t{number}" for number in range(30)), create=True)
+    assert [topic.error_code for topic in answer.topics] == [0] * 31
+    assert cell.stats().commits == before + 2 * of_one
+
+
+async def test_of_names_that_collide_in_one_request_the_first_is_created(client: Client) -> None:
+    answer = await ask(client, "a.b", "a_b", "c", create=True)
+    assert [topic.error_code for topic in answer.topics] == [0, ErrorCode.INVALID_TOPIC_EXCEPTION, 0]
+
+
 async def test_a_name_that_no_topic_may_have_is_told(client: Client) -> None:
     response = await ask(client, "a/b", create=True)
     assert response.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION

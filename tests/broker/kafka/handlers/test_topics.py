@@ -20,6 +20,7 @@ from pqbroker.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from pqbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from pqbroker.storage.tablets.scheme import Scheme
 from tests.broker.conftest import Node
 from tests.broker.wire import Client
 
@@ -200,6 +201,46 @@ async def test_a_topic_id_asked_for_twice_is_not_deleted(node: Node, client: Cli
     response = await client.ask(DeleteTopicsRequest(topics=[asked, asked]))
     assert [each.error_code for each in response.responses] == [ErrorCode.INVALID_REQUEST]
     assert node.server.node.cell.current.topics.get("t") is not None
+
+
+async def test_a_topic_asked_for_by_name_and_by_id_is_not_deleted(node: Node, client: Client) -> None:
+    topic_id = await node.create_topic("t")
+    asked = [DeleteTopicState(name="t"), DeleteTopicState(name=None, topic_id=topic_id)]
+    response = await client.ask(DeleteTopicsRequest(topics=asked))
+    assert [each.error_code for each in response.responses] == [ErrorCode.INVALID_REQUEST] * 2
+    assert node.server.node.cell.current.topics.get("t") is not None
+
+
+async def test_the_topics_of_a_request_are_deleted_together(
+    node: Node, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"t{number}" for number in range(30)]
+    for name in names:
+        await node.create_topic(name)
+    change, changes = Scheme.change, []
+
+    async def counted(scheme: Scheme, plan: Callable[..., Any]) -> Any:
+        changes.append(plan)
+        return await change(scheme, plan)
+
+    monkeypatch.setattr(Scheme, "change", counted)
+    states = [DeleteTopicState(name=name) for name in (*names, "unknown")]
+    response = await client.ask(DeleteTopicsRequest(topics=states))
+    assert [each.error_code for each in response.responses] == [0] * 30 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    await node.server.node.cell.current.cells.system.reclaimed()
+    assert len(changes) == 2, "the names go, then the tombstones"
+
+
+async def test_a_refused_deletion_deletes_none_of_a_request(node: Node, client: Client) -> None:
+    for name in ("t", "u"):
+        await node.create_topic(name)
+    node.engine.faults.refuse_next()
+    states = [DeleteTopicState(name=name) for name in ("t", "u")]
+    response = await client.ask(DeleteTopicsRequest(topics=states))
+    assert [each.error_code for each in response.responses] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    assert list(node.server.node.cell.current.topics.names()) == ["t", "u"]
+    assert [each.error_code for each in (await client.ask(DeleteTopicsRequest(topics=states))).responses] == [0, 0]
+    assert node.server.node.cell.current.topics.partition_count == 0
 
 
 @pytest.mark.parametrize("version", range(1, 7))
