@@ -13,8 +13,8 @@ ATTRIBUTE_SETS_MAX = setting(
 )  # fmt: skip
 STORES_BYTES_MAX = setting(
     "pqbroker.table.stores.bytes.max", Kind.LONG, 256 * MIB,
-    "Memory of the rows of all sorted tables that are in no chunk yet, at most; one table has half of it. Near it the "
-    "largest stores are flushed, and at it writes are refused.", low=MIB,
+    "Memory of the rows of all sorted tables that are in no chunk yet, at most, prepared rows included; "
+    "one table has half of it. Near it the largest stores are flushed, and at it writes are refused.", low=MIB,
 )  # fmt: skip
 BLOCKS_BYTES_MAX = setting(
     "pqbroker.table.blocks.bytes.max", Kind.LONG, 64 * MIB,

@@ -100,7 +100,7 @@ async def _prepared(kv: KeyValueTablet, key: bytes) -> LockedRows:
         await asyncio.sleep(0)
     if not rows:
         raise ValueError(f"transaction {head.transaction.hex()} has prepared no row")
-    return LockedRows(head, columns, rows, is_in_doubt=True)
+    return LockedRows(head, columns, rows, len(value), is_in_doubt=True)
 
 
 def _check_transaction(key: bytes, transaction: TransactionId) -> None:

@@ -15,19 +15,25 @@ from typing import Generic, TypeVar
 from pqbroker.pq.transactions.stored_forms import PreparedHead, TransactionId
 from pqbroker.storage.outcome import Outcome
 from pqbroker.tables.sorted.log_entries import NewRow
+from pqbroker.tables.sorted.store import KEY_MEMORY
 
 _W = TypeVar("_W")
 
 
 class LockedRows:
-    """The rows that one transaction has prepared in a tablet. `columns`: value columns that they have."""
+    """The rows that one transaction has prepared in a tablet. `columns`: value columns that they have; `stored_bytes`:
+    size of them as they are stored."""
 
-    __slots__ = ("columns", "end", "finishing", "head", "is_in_doubt", "rows", "timestamp")
+    __slots__ = ("columns", "end", "finishing", "head", "is_in_doubt", "memory_bytes", "rows", "timestamp")
 
-    def __init__(self, head: PreparedHead, columns: int, rows: Sequence[NewRow], *, is_in_doubt: bool) -> None:
+    def __init__(
+        self, head: PreparedHead, columns: int, rows: Sequence[NewRow], stored_bytes: int, *, is_in_doubt: bool
+    ) -> None:
         self.head = head
         self.columns = columns
         self.rows = rows
+        self.memory_bytes = stored_bytes + KEY_MEMORY * len(rows)
+        """Bytes that they take in memory, as a store counts them."""
         self.is_in_doubt = is_in_doubt
         """True for rows that a start has found: they may be committed already."""
         self.timestamp: int | None = None
@@ -61,6 +67,11 @@ class RowLocks(Generic[_W]):
     def least_timestamp(self) -> int | None:
         """Return a timestamp that all commits of prepared rows are above; None: nothing is prepared."""
         return min((rows.head.least_timestamp for rows in self.by_transaction.values()), default=None)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Return the bytes that prepared rows take in memory."""
+        return sum(rows.memory_bytes for rows in self.by_transaction.values())
 
     def lock(self, rows: LockedRows) -> None:
         self.by_transaction[rows.head.transaction] = rows

@@ -271,8 +271,8 @@ class SortedTablet:
 
     @property
     def memory_bytes(self) -> int:
-        """Return the bytes that its stores take in memory."""
-        return sum(store.memory_bytes for store in self.stores)
+        """Return the bytes that its stores and prepared rows take in memory."""
+        return sum(store.memory_bytes for store in self.stores) + self.writes.locks.memory_bytes
 
     @property
     def is_loaded(self) -> bool:

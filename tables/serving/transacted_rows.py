@@ -273,7 +273,7 @@ class RowsPart:
         else:
             assert self._head is not None
             if self._is_current:
-                rows = LockedRows(self._head, self._columns, self._rows, is_in_doubt=False)
+                rows = LockedRows(self._head, self._columns, self._rows, len(self._entry), is_in_doubt=False)
                 self._tablet.transactions.lock(rows)
             self.leave()
             outcome.set_result(None)

@@ -9,6 +9,7 @@ from pqbroker.pq.transactions.stored_forms import TransactionId
 from pqbroker.storage.engine import CommitRefused, StoreFailed
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.stored_keys import prepared_key
+from pqbroker.tables.sorted.store import KEY_MEMORY
 from tests.storage.kv.test_joint_request import contents_of
 from tests.support.sorted_on_disk import explain_tablet
 from tests.tables.serving.commit_bench import WIDER, CommitBench, CommitByHand, key_of, on_bench
@@ -52,6 +53,24 @@ async def test_prepared_rows_can_be_dropped_and_their_keys_are_free(bench: Commi
     assert bench.participant(2).kv.entry(prepared_key(commit.transaction)) is None
     await bench.write(2, {5: 7})
     assert await bench.read_all(2) == {5: 7}
+
+
+@on_bench
+async def test_prepared_rows_count_as_memory_of_the_tablet_until_they_end(bench: CommitBench) -> None:
+    tablet, rows = bench.tablets[2], {key: key for key in range(100)}
+    commit = await CommitByHand(bench, "one", {0: {1: 10}, 2: rows}).until_prepared()
+    taken = tablet.memory_bytes
+    assert taken > len(rows) * KEY_MEMORY
+    bench.crash(1)
+    await bench.reopen(1)
+    assert tablet.memory_bytes == taken
+    timestamp = await commit.decide()
+    await bench.participant(2).finish(commit.transaction, timestamp)
+    assert tablet.memory_bytes == sum(store.memory_bytes for store in tablet.stores) > len(rows) * KEY_MEMORY
+    dropped = await CommitByHand(bench, "two", {0: {1: 10}, 2: {200: 1}}).until_prepared()
+    dropped.leave()
+    await bench.participant(2).finish(dropped.transaction, None)
+    assert tablet.memory_bytes == sum(store.memory_bytes for store in tablet.stores)
 
 
 @on_bench
