@@ -4,7 +4,7 @@ A table of open addressing with one slot for each key: what stands for the key, 
 slot. Pages of the table take memory once keys come to lie there.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from mmap import mmap
 from struct import Struct
@@ -16,8 +16,6 @@ DIGEST_BYTES: Final = 16
 SLOT_BYTES: Final = DIGEST_BYTES + 8
 _OFFSET: Final = Struct("<Q")
 _FREE: Final = bytes(8)
-
-Digest = Callable[[bytes], bytes]
 
 
 def key_digest(key: bytes) -> bytes:
@@ -34,14 +32,13 @@ def key_digest(key: bytes) -> bytes:
 class LastOffsets:
     """The last offset of each key in the batches that were looked at: at most `keys_max` keys."""
 
-    __slots__ = ("_count", "_digest", "_memory", "_slots", "keys_max")
+    __slots__ = ("_count", "_memory", "_slots", "keys_max")
 
-    def __init__(self, keys_max: int, load_factor: float = 0.9, digest: Digest = key_digest) -> None:
+    def __init__(self, keys_max: int, load_factor: float = 0.9) -> None:
         """`load_factor`: part of the slots that may be taken; the more, the longer a key is looked for."""
         self.keys_max = keys_max
         self._slots = max(int(keys_max / load_factor), keys_max + 1)
         self._memory = mmap(-1, self._slots * SLOT_BYTES)
-        self._digest = digest
         self._count = 0
 
     def __len__(self) -> int:
@@ -52,7 +49,7 @@ class LastOffsets:
 
         Batches come in the order of their offsets. A cleaning ends before the first one that is not taken.
         """
-        digests = {self._digest(record.key): record.offset for record in records if record.key is not None}
+        digests = {key_digest(record.key): record.offset for record in records if record.key is not None}
         if self._count + len(digests) > self.keys_max and not self._fits(list(digests)):
             return False
         for digest, offset in digests.items():
@@ -65,7 +62,7 @@ class LastOffsets:
 
     def last(self, key: bytes) -> int:
         """The last offset of the key; -1 if it was not seen."""
-        position, _ = self._find(self._digest(key))
+        position, _ = self._find(key_digest(key))
         found: int = _OFFSET.unpack_from(self._memory, position + DIGEST_BYTES)[0]
         return found - 1
 

@@ -82,8 +82,9 @@ def end_of(log: Sequence[Buffer]) -> int:
     return read_header(log[-1]).last_offset + 1
 
 
-def last_offsets(log: Sequence[memoryview], bound: int, keys_max: int = 1 << 20) -> LastOffsets:
-    found = LastOffsets(keys_max)
+def last_offsets(log: Sequence[memoryview], bound: int) -> LastOffsets:
+    """The table has one slot more than there are keys: digests lie in each other's places."""
+    found = LastOffsets(len(KEYS), load_factor=1.0)
     for batch in log:
         if read_header(batch).last_offset < bound:
             assert found.take(place_records(batch, 1 << 20).records)
