@@ -71,7 +71,7 @@ class SortedAttributes:
     )  # fmt: skip
     backing_store_retention_time: int = setting(
         "backing_store_retention_time", Kind.LONG, 60_000,
-        "Milliseconds that a flushed store stays in memory.", low=0,
+        "Kept for schemas of other systems, without effect: a flushed store leaves memory at once.", low=0,
     )  # fmt: skip
     enable_store_rotation: bool = setting("enable_store_rotation", Kind.BOOLEAN, True, "Rotation of dynamic stores.")
     enable_store_flush: bool = setting("enable_store_flush", Kind.BOOLEAN, True, "Flush of passive stores.")

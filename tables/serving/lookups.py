@@ -10,11 +10,13 @@ from pqbroker.storage.engine import BlobMissing, CommitRefused
 from pqbroker.storage.kv.changing_values import see_deletions
 from pqbroker.storage.kv.commands import KeyMissing
 from pqbroker.storage.kv.tablet import KeyValueTablet
+from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.open_chunk import INDEX_OF_CHUNK, KeptBlocks, OpenChunk
 from pqbroker.tables.serving.structure import Structure
 from pqbroker.tables.sorted.blocks import Block
 from pqbroker.tables.sorted.chunks import ChunkDamaged, ChunkIndex
 from pqbroker.tables.sorted.packed_rows import ABSENT, KIND_AT, Kind, timestamp_of
+from pqbroker.tables.sorted.picking.overlap import overlapping_store_count
 from pqbroker.tables.sorted.schema import SortedSchema
 from pqbroker.tables.sorted.store import RowStore
 from pqbroker.tables.sorted.versions import Version, seen
@@ -29,6 +31,10 @@ READ_BYTES_MAX: Final = 64 << 20
 """Unpacked bytes of the blocks that the lookup of a range reads."""
 _CHUNK_LOST = (BlobMissing, ChunkDamaged, KeyMissing)
 """Errors of a chunk that is damaged, or was merged with others or moved meanwhile."""
+_MERGED_FIRST: Final = (
+    "Wait for compaction (`pqbroker table inside` shows it; enable_compaction_and_partitioning switches it on), or "
+    "raise the attribute and remount. SQL reads any number of chunks."
+)
 _ROWS_AT_ONCE = 200
 """Rows of a block, or keys in memory, that are gone through before the loop's other work has its turn."""
 
@@ -50,6 +56,8 @@ class StoredRows(NamedTuple):
     structure: Structure
     kv: KeyValueTablet
     kept: KeptBlocks
+    fan_in_max: int
+    """Chunks over one key that are read at most."""
 
 
 class Lookup:
@@ -71,12 +79,15 @@ class Lookup:
         self._structure = rows.structure
         self._kv = rows.kv
         self._kept = rows.kept
+        self._fan_in_max = rows.fan_in_max
 
     async def find(self, key: bytes) -> Sequence[Any] | None:
-        """Return the values of the row; None: there is none. TableError CHUNK_DAMAGED; ShardLost."""
+        """Return the values of the row; None: there is none. TableError CHUNK_DAMAGED, READ_FAN_IN_EXCEEDED;
+        ShardLost."""
         versions = self._in_memory(key)
         base = versions[-1].timestamp if versions and _is_whole(versions[-1]) else -1
         chunks = [chunk for chunk in self._structure.over(key) if self._may_matter(chunk, base)]
+        self._check_fan_in(len(chunks))
         for chunk in chunks:
             try:
                 versions += await self._in_chunk(chunk, key)
@@ -102,7 +113,7 @@ class Lookup:
 
     async def find_range(self, first: bytes, end: bytes | None) -> list[tuple[bytes, Sequence[Any]]]:
         """Return the rows of the keys from `first` to before `end` (None: to the last one), each behind its key, in
-        order. RangeTooLarge; TableError CHUNK_DAMAGED; ChunkReplaced, ShardLost."""
+        order. RangeTooLarge; TableError CHUNK_DAMAGED, READ_FAN_IN_EXCEEDED; ChunkReplaced, ShardLost."""
         chunks = [
             chunk
             for chunk in self._structure.chunks.values()
@@ -110,6 +121,7 @@ class Lookup:
             and (end is None or chunk.first_key < end)
             and chunk.record.least_timestamp <= self._timestamp
         ]
+        self._check_fan_in(overlapping_store_count(chunks))
         found: dict[bytes, list[Version]] = {}
         for store in self._stores:
             for keys in store.key_slices():
@@ -136,6 +148,13 @@ class Lookup:
             if values is not None:
                 rows.append((key, values))
         return rows
+
+    def _check_fan_in(self, chunks: int) -> None:
+        """Check the chunks over one key that are to be read. TableError READ_FAN_IN_EXCEEDED."""
+        limit = self._fan_in_max
+        if chunks > limit:
+            text = f"Read fan-in limit exceeded: {chunks} chunks over one key, and max_read_fan_in is {limit}"
+            raise TableError("READ_FAN_IN_EXCEEDED", text, _MERGED_FIRST)
 
     async def _is_replaced(self, chunk: OpenChunk) -> bool:
         """Return True if the tablet has no such chunk any more where it was looked for. ShardLost."""

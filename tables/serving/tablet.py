@@ -396,7 +396,9 @@ class SortedTablet:
         return Lookup(self._stored_rows, timestamp)
 
     def _stored_rows(self) -> StoredRows:
-        return StoredRows(self.config.schema, self.stores, self.structure, self.kv, self.share.kept)
+        config = self.config
+        fan_in_max = config.attributes.max_read_fan_in
+        return StoredRows(config.schema, self.stores, self.structure, self.kv, self.share.kept, fan_in_max)
 
     @property
     def feed(self) -> ChangeFeed | None:

@@ -83,7 +83,7 @@ async def look_up(
     None for all.
 
     KafkaError TOPIC_AUTHORIZATION_FAILED; TableError NO_TABLE, NO_COLUMN, INVALID_ROW, TOO_MANY_ROWS, WRONG_STATE,
-    TABLET_STARTING, TABLET_NOT_OPEN, CHUNK_DAMAGED, LOOKUP_TOO_LARGE, ROW_LOCKED.
+    TABLET_STARTING, TABLET_NOT_OPEN, CHUNK_DAMAGED, LOOKUP_TOO_LARGE, READ_FAN_IN_EXCEEDED, ROW_LOCKED.
     """
     table = find_sorted(caller, AclOperation.READ, name)
     shown = check_columns(table.schema, columns)

@@ -186,6 +186,24 @@ async def test_too_many_chunks_over_a_key_stop_writes_until_compaction_is_switch
     await insert(web, row("a", 2))
 
 
+async def test_a_lookup_that_would_read_too_many_chunks_is_refused_until_they_are_compacted(web: Web) -> None:
+    await create(web, attributes={"max_read_fan_in": 2, "enable_compaction_and_partitioning": False})
+    for number in range(3):
+        await insert(web, row("a", 1, count=number), row("a", 2 + number))
+        await flush(web)
+    for asked in ({"keys": [row("a", 1)]}, {"prefix": {"shop": "a"}}):
+        status, code, message = await web.refusal("POST", f"{PATH}/lookup", asked)
+        assert (status, code) == (503, "READ_FAN_IN_EXCEEDED")
+        assert "3 chunks over one key, and max_read_fan_in is 2" in message
+    assert await look_up(web, row("a", 4)) == [row("a", 4, note=None, count=None)], "one chunk has it"
+    await insert(web, row("a", 1, count=9))
+    assert (await look_up(web, row("a", 1)))[0]["count"] == 9, "what is in memory hides them"
+    await set_attributes(web, enable_compaction_and_partitioning=True)
+    await holds(web, lambda: len(tablet_of(web).structure.chunks) == 1)
+    _, answer = await web.ask("POST", f"{PATH}/lookup", {"prefix": {"shop": "a"}})
+    assert [one["count"] for one in answer["rows"]] == [9, None, None, None]
+
+
 async def test_writes_go_on_while_a_store_is_flushed(web: Web) -> None:
     await create(web, attributes={"max_dynamic_store_row_count": 200})
     tablet = tablet_of(web)
