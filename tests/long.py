@@ -27,6 +27,7 @@ RUNS: Final[Mapping[str, str]] = {
     "transactional-copies": "tests.faults.transactional_copies --minutes 10",
     "installs": "tests.installs",
     "foreign-suites": "tests.compat.foreign_suites",
+    "foreign-groups": "tests.compat.foreign_groups",
     "foreign-logins": "tests.compat.foreign_logins",
     "connect-sources": "tests.faults.connect_sources --kills 10",
     "connect-by-password": "tests.faults.connect_sources --kills 4 --mechanism SCRAM-SHA-512",

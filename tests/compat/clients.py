@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -24,6 +25,8 @@ JAVA = {f"Java kafka-clients {version}": version for version in (OLDER, NEWER)}
 KCAT = "kcat"
 DRIVEN = (*LIBRARIES, *JAVA)
 CLIENTS = (*LIBRARIES, KCAT, *JAVA)
+MODERN = {f"{name}, `group.protocol=consumer`": name for name in ("confluent-kafka", *JAVA)}
+"""Clients as members of groups of KIP-848."""
 
 
 class AnyMember(Protocol):
@@ -85,5 +88,12 @@ class Clients:
         """Any client joins a group."""
         if name == KCAT:
             return KcatDriver(self._address, self._security).member(topic, group, instance_id)
+        if name in MODERN:
+            return Member(partial(self._modern(MODERN[name]).consumer, topic, group, instance_id, "consumer"))
         driver = self.driver(name)
         return Member(lambda: driver.consumer(topic, group, instance_id))
+
+    def _modern(self, name: str) -> LibrdkafkaDriver | JavaDriver:
+        driver = self.driver(name)
+        assert isinstance(driver, LibrdkafkaDriver | JavaDriver), name
+        return driver

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compat.clients import CLIENTS, DRIVEN
+from tests.compat.clients import CLIENTS, DRIVEN, MODERN
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients.md"
 MATRIX = Path(__file__).with_name("test_matrix.py")
@@ -20,6 +20,7 @@ BEHAVIOURS = {
     "admin": "admin",
 }
 """Tests of the matrix, without their `test_`, in the order of the columns."""
+OF_MEMBERS = ("group_join", "leave_and_rebalance", "commit_and_resume", "static_membership")
 PASSED = "passed"
 
 _HEAD = """\
@@ -36,6 +37,7 @@ _TAIL = """
 - **leave and rebalance**: two members have half of the partitions each; one leaves, the other has all.
 - **commit and resume**: a second member continues exactly where the first one committed.
 - **static membership**: a member that comes back under its instance id has its partitions again; nobody else notices.
+- **`group.protocol=consumer`**: the same client as a member of a group of KIP-848, which the broker assigns.
 - **admin**: topics created, grown, listed, altered, trimmed and deleted; groups listed, described, deleted, and their
   offsets.
 
@@ -44,6 +46,8 @@ Versions of the Python clients are those of `pyproject.toml` or later; confluent
 `tests/compat/test_console_calls.py` makes the admin client's calls of AKHQ and Kafbat.
 `tests/compat/test_cleaning.py` and `test_franz_go.py` read compacted topics with these clients and franz-go 1.22.3
 while their logs are cleaned; `test_streams.py` restores a Kafka Streams application from a changelog that was cleaned.
+`python -m tests.compat.foreign_groups` runs librdkafka's own tests with groups of KIP-848, here and beside Apache
+Kafka, and `python -m tests.compat.foreign_suites` franz-go's tests of groups and transactions, by both protocols.
 [Compared with Apache Kafka](kafka-comparison.md) lists each answer that differs, with its reason.
 
 Tried by hand in November 2026 and kept by no test: franz-go 1.22.2, sarama 1.61.1, kafka-go 0.4.51, kafkajs 2.2.4,
@@ -70,13 +74,15 @@ class Outcomes:
 def clients_page(cells: Mapping[tuple[str, str], str]) -> str:
     """The whole page."""
     rows = [["client", *BEHAVIOURS.values()], ["---"] * (len(BEHAVIOURS) + 1)]
-    rows += [[client, *(_cell(cells, behaviour, client) for behaviour in BEHAVIOURS)] for client in CLIENTS]
+    every = (*CLIENTS, *MODERN)
+    rows += [[client, *(_cell(cells, behaviour, client) for behaviour in BEHAVIOURS)] for client in every]
     return _HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows) + _TAIL
 
 
 def declared() -> set[tuple[str, str]]:
-    """The cells that must have been run: kcat administers nothing."""
-    return {(behaviour, client) for behaviour in BEHAVIOURS for client in (DRIVEN if behaviour == "admin" else CLIENTS)}
+    """The cells that must have been run: kcat administers nothing, and group protocols concern members alone."""
+    clients = {"admin": DRIVEN, **dict.fromkeys(OF_MEMBERS, (*CLIENTS, *MODERN))}
+    return {(behaviour, client) for behaviour in BEHAVIOURS for client in clients.get(behaviour, CLIENTS)}
 
 
 def _cell(cells: Mapping[tuple[str, str], str], behaviour: str, client: str) -> str:

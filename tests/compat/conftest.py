@@ -15,6 +15,11 @@ from tests.support.serving import Served, served
 
 _topic_numbers = itertools.count(1)
 _OUTCOMES = "outcomes of the matrix"
+_QUICK = {
+    "group.consumer.heartbeat.interval.ms": "300", "group.consumer.min.heartbeat.interval.ms": "300",
+    "group.consumer.assignment.interval.ms": "0",
+}  # fmt: skip
+"""Settings by which members of groups of KIP-848 hear soon of changes."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -33,7 +38,7 @@ def outcomes(pytestconfig: pytest.Config) -> Outcomes:
 @pytest.fixture(scope="package")
 def suite_broker() -> Iterator[Served]:
     """The broker."""
-    with served() as broker:
+    with served(settings=_QUICK) as broker:
         yield broker
 
 

@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from pqbroker.testing import FOR_TESTS, broker
-from tests.compat.foreign_suites import BUILT, build, passes, perform, run_librdkafka
-from tests.support.java.tools import CLASSES
-from tests.support.kafka.jars import QUICK_START, classpath, java
+from tests.compat.librdkafka_suite import BUILT, RULES, build, passes, perform, run_test
 
 KAFKA_PYTHON: Final = "3.0.12"
 GUARDED: Final = ("0109", "0115", "0119")
@@ -27,10 +25,6 @@ MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 TESTED: Final = "test/integration/test_sasl_integration.py"
 USER, PASSWORD = "alice", "alice-secret"
 """Those of kafka-python's tests."""
-_RULES: Final = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "allow.everyone.if.no.acl.found": "true",
-}
 _LOCKED: Final = {"sasl.enabled.mechanisms": ",".join(MECHANISMS), "connections.max.reauth.ms": "5000"}
 _SERVICE: Final = "ExternalService = SpawnedService = lambda *_: None\n"
 """Classes that the package lacks and its tests import: they start a Kafka, which runs already here."""
@@ -66,13 +60,8 @@ def _runs() -> Iterator[tuple[str, Callable[[], bool]]]:
 
 
 def _guarded(name: str) -> bool:
-    with broker(settings={**FOR_TESTS, **_RULES}) as node, tempfile.TemporaryDirectory() as kafka:
-        script = Path(kafka, "bin", "kafka-acls.sh")
-        script.parent.mkdir()
-        command = f'exec "{java()}" {" ".join(QUICK_START)} -cp "{classpath()}" {CLASSES["kafka-acls"]} "$@"'
-        script.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
-        script.chmod(0o755)
-        return run_librdkafka(name, {"bootstrap.servers": node.kafka}, {"KAFKA_PATH": kafka})
+    with broker(settings={**FOR_TESTS, **RULES}) as node:
+        return run_test(name, {"bootstrap.servers": node.kafka})
 
 
 def _logged_in(name: str, mechanism: str, protocol: str) -> bool:
@@ -82,7 +71,7 @@ def _logged_in(name: str, mechanism: str, protocol: str) -> bool:
             "bootstrap.servers": node.kafka, "security.protocol": protocol, "sasl.mechanism": mechanism,
             "sasl.username": USER, "sasl.password": PASSWORD,
         }  # fmt: skip
-        return run_librdkafka(name, {**security, **({"ssl.ca.location": str(node.tls.ca)} if tls else {})})
+        return run_test(name, {**security, **({"ssl.ca.location": str(node.tls.ca)} if tls else {})})
 
 
 def _kafka_python() -> bool:

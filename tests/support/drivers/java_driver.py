@@ -114,8 +114,10 @@ class JavaDriver:
         told = self._session.ask("cluster")
         return Cluster(told["id"], told["controller"], {int(node): told["brokers"][node] for node in told["brokers"]})
 
-    def consumer(self, topic: str, group: str, instance_id: str | None = None) -> "JavaConsumer":
-        return JavaConsumer(_Session(self._client.port), topic, group, instance_id)
+    def consumer(
+        self, topic: str, group: str, instance_id: str | None = None, protocol: str = "classic"
+    ) -> "JavaConsumer":
+        return JavaConsumer(_Session(self._client.port), topic, group, instance_id, protocol)
 
     def reader(self, topic: str, group: str) -> "JavaReader":
         return JavaReader(_Session(self._client.port), topic, group)
@@ -142,10 +144,12 @@ class JavaDriver:
 class JavaConsumer:
     """See `driver.GroupConsumer`."""
 
-    def __init__(self, session: "_Session", topic: str, group: str, instance_id: str | None) -> None:
+    def __init__(
+        self, session: "_Session", topic: str, group: str, instance_id: str | None, protocol: str
+    ) -> None:
         self._session = session
         self.assignments: list[frozenset[int]] = []
-        session.ask("join", group, topic, instance_id or "-", SESSION_MS, HEARTBEAT_MS, METADATA_MS)
+        session.ask("join", group, topic, instance_id or "-", SESSION_MS, HEARTBEAT_MS, METADATA_MS, protocol)
 
     def poll(self, timeout_s: float) -> list[tuple[int, int]]:
         told = self._session.ask("poll", int(timeout_s * 1000))

@@ -187,7 +187,11 @@ class LibrdkafkaConsumer:
         if protocol == "classic":  # the other protocol has both from the broker
             settings |= {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
         self._consumer = Consumer(settings | ({"group.instance.id": instance_id} if instance_id else {}))
-        self._consumer.subscribe([topic], on_assign=self._note)
+        # Of the other protocol's group it hears what it gets and what it loses, not all that it has.
+        if protocol == "classic":
+            self._consumer.subscribe([topic], on_assign=self._note)
+        else:
+            self._consumer.subscribe([topic], on_assign=self._add, on_revoke=self._drop)
 
     def poll(self, timeout_s: float) -> list[tuple[int, int]]:
         records = self._consumer.consume(100, timeout_s)
@@ -205,6 +209,16 @@ class LibrdkafkaConsumer:
 
     def _note(self, _consumer: Any, assigned: list[Any]) -> None:
         self.assignments.append(frozenset(place.partition for place in assigned))
+
+    def _add(self, _consumer: Any, added: list[Any]) -> None:
+        self.assignments.append(self._owned | {place.partition for place in added})
+
+    def _drop(self, _consumer: Any, revoked: list[Any]) -> None:
+        self.assignments.append(self._owned - {place.partition for place in revoked})
+
+    @property
+    def _owned(self) -> frozenset[int]:
+        return self.assignments[-1] if self.assignments else frozenset()
 
 
 class LibrdkafkaReader:

@@ -212,8 +212,11 @@ public final class Client {
 
         private Object join(String[] words) {
             Map<String, Object> settings = new HashMap<>(Map.of(
-                "group.id", words[1], "auto.offset.reset", "earliest",
-                "session.timeout.ms", words[4], "heartbeat.interval.ms", words[5], "metadata.max.age.ms", words[6]));
+                "group.id", words[1], "auto.offset.reset", "earliest", "metadata.max.age.ms", words[6],
+                "group.protocol", words[7]));
+            if (words[7].equals("classic")) {  // the other protocol has both from the broker
+                settings.putAll(Map.of("session.timeout.ms", words[4], "heartbeat.interval.ms", words[5]));
+            }
             if (!words[3].equals("-")) {
                 settings.put("group.instance.id", words[3]);
             }
