@@ -8,13 +8,14 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.support import depth, forked_brokers
+from tests.support import depth, forked_brokers, forked_workers
 from tests.support.kafka.jars import QUICK_START
 from tests.support.signals import restore_signals
 
 restore_signals()
 depth.register_profiles()
 forked_brokers.launch_forks()
+forked_workers.fork_workers()
 os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(QUICK_START))
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join(QUICK_START))
 os.environ.setdefault("PQBROKER_PROFILE", "none")  # the profiles of who runs the tests do not count

@@ -180,7 +180,12 @@ class _Spawning:
 def spawn(connection: socket.socket) -> "subprocess.Popen[bytes]":
     """Start a worker that speaks over a socket, in a session of its own: Ctrl-C at a terminal is the broker's."""
     number = connection.fileno()
-    environment = {**_ALLOCATOR, **os.environ}
     return subprocess.Popen(
-        [*COMMAND, str(number)], stdin=subprocess.DEVNULL, pass_fds=(number,), start_new_session=True, env=environment
-    )
+        [*COMMAND, str(number)], stdin=subprocess.DEVNULL, pass_fds=(number,), start_new_session=True,
+        env=environment(),
+    )  # fmt: skip
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a worker."""
+    return {**_ALLOCATOR, **os.environ}

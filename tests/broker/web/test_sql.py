@@ -17,6 +17,7 @@ from pqbroker.broker.web.resources.sql import ROUTES
 from pqbroker.pq.log.commit_timestamps import timestamp_of
 from pqbroker.tables.work import process
 from pqbroker.testing import Broker, memory_broker
+from tests.support.forked_workers import executed_workers
 
 NOW_MS = 1_700_000_000_000
 
@@ -67,7 +68,7 @@ class Sql:
 @pytest.fixture(scope="module")
 def sql() -> Iterator[Sql]:
     """Topic `a.orders` of two partitions, ten JSON rows each; `people`, which names their customers."""
-    with memory_broker({"pqbroker.sql.worker.idle.ms": "600000"}) as running:
+    with executed_workers(), memory_broker({"pqbroker.sql.worker.idle.ms": "600000"}) as running:
         sql = Sql(running)
         sql.post("/v1/topics", {"name": "a.orders", "partitions": 2})
         sql.post("/v1/topics", {"name": "people"})
