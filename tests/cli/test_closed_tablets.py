@@ -16,7 +16,7 @@ from pqbroker.testing import Broker, memory_broker
 from tests.cli.shell import TIMEOUT_S, Said, Shell, run, start
 
 ROWS = [f'--row={{"id": {number}, "$tablet_index": {number % 2}}}' for number in range(6)]
-QUICK_S = 8.0
+QUICK_S = 15.0
 """Less than the time for which commands wait for an election."""
 REQUESTS_MORE_MAX = 60
 COLUMNS = ("--column", "id:int64")

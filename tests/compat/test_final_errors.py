@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.java import program
 
-ERROR_WITHIN_S = 5
+ERROR_WITHIN_S = 20
 USES = {
     "admin with SASL": ("IllegalSaslStateException", "Unexpected handshake request"),
     "producer with SASL": ("IllegalSaslStateException", "Unexpected handshake request"),

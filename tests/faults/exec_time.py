@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pqbroker.fixture.runner import Runner
+from tests.support.cpu_time import slowness
 from tests.support.forked_brokers import executed
 from tests.support.wire import LATEST, Wire
-
-_LOOPS = 1_000_000
-_ORDINARY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +31,13 @@ class Start:
 
 def start(node: Runner, topic: str) -> Start:
     """Start the broker and ask it for the end of a topic's first partition, be there such a topic or not."""
-    before = _slowness()
+    before = slowness()
     begin = time.monotonic()
     with executed():
         node.start()
     with Wire(node.kafka) as wire:
         wire.offset(topic, 0, LATEST)
-    return Start(time.monotonic() - begin, _waited_s(node.pid), max(before, _slowness()))
-
-
-def _slowness() -> float:
-    """CPU time of a loop by what it takes on an ordinary core (2.5 GHz, nothing beside it); at least 1."""
-    begin = time.thread_time()
-    total = 0
-    for number in range(_LOOPS):
-        total += number
-    return max(1.0, (time.thread_time() - begin) / _ORDINARY_S)
+    return Start(time.monotonic() - begin, _waited_s(node.pid), max(before, slowness()))
 
 
 def _waited_s(pid: int) -> float:

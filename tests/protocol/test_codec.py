@@ -273,14 +273,14 @@ def test_damaged_messages_decode_or_are_a_protocol_error(data: st.DataObject, pa
 
 def decode_or_refuse(declared: type[object], version: int, body: bytes) -> None:
     decode = decoder(declared, version)
-    started = time.perf_counter()
+    started = time.thread_time()
 
     def attempt() -> None:
         with contextlib.suppress(ProtocolError):
             decode(memoryview(body))
 
     assert peak_bytes(attempt) < FUZZED_BYTES_MAX
-    assert time.perf_counter() - started < 1
+    assert time.thread_time() - started < 1
 
 
 def test_array_of_strings_round_trips() -> None:

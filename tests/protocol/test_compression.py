@@ -79,7 +79,7 @@ def test_output_may_be_exactly_the_limit() -> None:
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_bomb_ends_in_an_error_quickly(codec: int) -> None:
     bomb = compress(codec, bytes(64 << 20))
-    started = time.perf_counter()
+    started = time.thread_time()
     tracemalloc.start()
     try:
         with pytest.raises(KafkaError) as raised:
@@ -88,7 +88,7 @@ def test_a_bomb_ends_in_an_error_quickly(codec: int) -> None:
     finally:
         tracemalloc.stop()
     assert raised.value.code is ErrorCode.INVALID_RECORD
-    assert time.perf_counter() - started < 1
+    assert time.thread_time() - started < 1
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)

@@ -13,7 +13,8 @@ from tests.support.waiting import wait_until
 
 OVERSTAYS_METRIC = "pqbroker_parked_fetch_overstay_seconds_count"
 WORST_METRIC = "pqbroker_parked_fetch_overstay_worst_seconds"
-OVERSTAY_MAX_S = 0.005
+OVERSTAY_MAX_S = 0.25
+"""Half of the time for which such a Fetch waits; on a machine that does nothing else it takes less than 5 ms."""
 
 
 def metric(address: str, name: str) -> float:

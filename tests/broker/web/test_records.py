@@ -11,7 +11,7 @@ from pqbroker.broker.web.resources.partitioner import murmur2
 from pqbroker.protocol.records import Record, encode_batch
 from tests.broker.conftest import produce_request
 from tests.broker.web.conftest import Web
-from tests.support.collector import no_collector
+from tests.support.cpu_time import no_collector
 
 PATH = "/v1/topics/t/records"
 PLACE = {"topic": "t", "partition": 0}

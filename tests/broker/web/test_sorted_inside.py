@@ -21,6 +21,7 @@ from pqbroker.tables.sorted.rows import encode_key
 from tests.broker.web.conftest import Web
 from tests.broker.web.test_sorted_background import flush, holds, set_attributes, tablet_of
 from tests.broker.web.test_sorted_tables import PATH, create, insert, row
+from tests.support.cpu_time import TRIES, no_collector, slowness
 
 OFF = {"enable_compaction_and_partitioning": False}
 Serve = Callable[..., Awaitable[Web]]
@@ -298,15 +299,15 @@ async def test_a_tablet_of_ten_thousand_chunks_does_not_hold_the_loop_up(web: We
     chunks = [OpenChunk(10 + number, record(key)) for number, key in enumerate(keys)]
     tablet.structure.change(chunks, (), [b"", *keys[1:]])
     assert tablet.structure.overlap == 1
-    work, worst = background_of(web), []
-    for _ in range(3):
+    work, worst = background_of(web), list[float]()
+    while len(worst) < TRIES and not any(turn_s < 0.02 for turn_s in worst):
         turns, looks = Turns(), work.looks
         shown = await tablet_inside(web, "?limit=50")
         assert (len(shown["chunks"]), len(shown["partitions"])) == (50, 50)
         assert (await explained(web))["left_out"][0]["chunk_count"] == 10_000
         await inside(web)
         await holds(web, lambda known=looks: work.looks > known + 1)  # type: ignore[misc]
-        worst.append(await turns.end())
+        worst.append(await turns.end() / slowness())
     assert min(worst) < 0.02, worst
 
 
@@ -324,10 +325,11 @@ class Turns:
 
     async def _watch(self) -> None:
         last_s = time.thread_time()
-        while True:
-            await asyncio.sleep(0)
-            now_s = time.thread_time()
-            self._worst_s, last_s = max(self._worst_s, now_s - last_s), now_s
+        with no_collector():
+            while True:
+                await asyncio.sleep(0)
+                now_s = time.thread_time()
+                self._worst_s, last_s = max(self._worst_s, now_s - last_s), now_s
 
 
 def record(key: bytes) -> ChunkRecord:

@@ -23,7 +23,7 @@ from pqbroker.storage.kv.commands import (
     Write,
 )
 from tests.storage.kv_bench import BLOB, Bench, write
-from tests.support.collector import no_collector
+from tests.support.cpu_time import no_collector, slowness
 
 
 async def test_a_small_value_is_in_the_row_and_a_large_one_is_a_blob(bench: Bench) -> None:
@@ -166,7 +166,7 @@ async def test_planning_to_delete_5000_keys_takes_a_few_milliseconds(bench: Benc
         begun = thread_time()
         deleting = bench.kv.execute([DeleteRange(keys[0], True, None, True)])
         spent = thread_time() - begun
-    assert spent < 0.03  # alone on a core it is 0.006
+    assert spent / slowness() < 0.03  # alone on a core it is 0.006
     bench.engine.faults.release()
     await deleting
     assert len(bench.kv) == 0

@@ -151,7 +151,7 @@ async def test_many_advances_of_a_turn_are_one_look() -> None:
 
 async def test_it_parks_until_its_deadline_and_no_longer() -> None:
     loop = asyncio.get_running_loop()
-    begun = loop.time()
+    begun_s = loop.time()
     bench = Bench(250)
-    assert bench.timers[0].when() == pytest.approx(begun + 0.25, abs=0.1)
+    assert begun_s + 0.25 <= bench.timers[0].when() <= loop.time() + 0.25
     bench.hurry()

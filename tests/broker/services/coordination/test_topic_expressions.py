@@ -16,6 +16,7 @@ from pqbroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHea
 from pqbroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.broker.conftest import Node
 from tests.broker.wire import Client
+from tests.support.cpu_time import no_collector, slowness
 
 TOPICS = ["orders", "orders.eu", "orders.us", "payments"]
 CHARACTERS_MAX = 4_096
@@ -100,12 +101,13 @@ async def test_the_longest_expressions_over_ten_thousand_topics_leave_the_loop_t
     expressions = TopicExpressions(lambda: names, CHARACTERS_MAX)
     work = asyncio.ensure_future(resolved(expressions, text))
     gaps, last = [], thread_time()
-    while not work.done():
-        await asyncio.sleep(0)
-        gaps.append(thread_time() - last)
-        last = thread_time()
+    with no_collector():
+        while not work.done():
+            await asyncio.sleep(0)
+            gaps.append(thread_time() - last)
+            last = thread_time()
     assert text in await work
-    assert sorted(gaps)[len(gaps) * 9 // 10] < 3 * SLICE_S
+    assert sorted(gaps)[len(gaps) * 9 // 10] < 3 * SLICE_S * slowness()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pqbroker.broker.services.coordination.assigning.assignor import Assignor, M
 from pqbroker.broker.services.coordination.assigning.range_assignor import RangeAssignor
 from pqbroker.broker.services.coordination.assigning.uniform import UniformAssignor
 from tests.broker.services.coordination.assigning.drawn_groups import Group, Story, Target, moved, placed, topic_id
+from tests.support.cpu_time import TRIES, no_collector, slowness
 from tests.support.depth import examples
 
 ASSIGNORS = (UniformAssignor(), RangeAssignor())
@@ -144,15 +145,20 @@ def test_five_hundred_members_over_five_thousand_partitions_take_short_steps(ass
         members = {name: MemberSubscription(frozenset(chance.sample(names, 30)), {}) for name in group.members}
         group = Group(members, group.topics)
     joined = {**group.after(group.assign(assignor)).members, "z": MemberSubscription(frozenset(group.topics), {})}
-    assert min(longest_step_ms(Group(joined, group.topics), assignor) for _ in range(3)) < STEP_MS
+    for _ in range(TRIES):
+        longest_ms = longest_step_ms(Group(joined, group.topics), assignor) / slowness()
+        if longest_ms < STEP_MS:
+            return
+    pytest.fail(f"a step of {longest_ms:.1f} ms in each of {TRIES} tries")
 
 
 def longest_step_ms(group: Group, assignor: Assignor) -> float:
     work, longest = assignor.assign(group.members, group.topics), 0.0
-    while True:
-        begin = thread_time()
-        try:
-            next(work)
-        except StopIteration:
-            return longest * 1000
-        longest = max(longest, thread_time() - begin)
+    with no_collector():
+        while True:
+            begin = thread_time()
+            try:
+                next(work)
+            except StopIteration:
+                return longest * 1000
+            longest = max(longest, thread_time() - begin)
