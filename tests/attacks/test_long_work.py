@@ -12,8 +12,6 @@ TURN_S_MAX = 0.020
 """CPU time of the longest turn, passes of the collector and the first load of a module included; the best of TRIES,
 since a turn was seen to take three times its time beside other programs."""
 TRIES = 3
-PART = 2
-"""`python -m tests.attacks.long_work` does the whole; undivided, half of it would hold the loop for far too long."""
 DEEP_PASS_S_MAX = 0.5
 """Once the work is over and nobody asks: a search of all memory for garbage, with a million objects in it."""
 
@@ -36,6 +34,6 @@ def tried(work: str) -> Measured:
         if WORK[work].is_of_a_wide_topic:
             node.create("wide", PARTITIONS)
         with measured(node) as found:
-            WORK[work].do(node, WORK[work].count // PART)
+            WORK[work].do(node, WORK[work].count // WORK[work].part)
         print(found)
     return found

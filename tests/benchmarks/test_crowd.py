@@ -7,7 +7,7 @@ import pytest
 from pqbroker.testing import broker
 from tests.benchmarks.crowd import Crowd, measure, open_files
 
-SMALL = Crowd(connections=600, parked=400, records_per_s=100, seconds=4)
+SMALL = Crowd(connections=600, parked=400, records_per_s=100, seconds=2)
 P50_MAX_MS = 250.0
 """On a machine that does other things too."""
 PARKED_KIB_MAX = 30.0
