@@ -9,7 +9,7 @@ import pytest
 from tests.faults.histories import run
 from tests.histories.history import Ending
 
-SECONDS = float(os.environ.get("PQBROKER_TESTS_SECONDS", "8"))
+SECONDS = float(os.environ.get("PQBROKER_TESTS_SECONDS", "6"))
 
 
 @pytest.mark.spec("E.12")

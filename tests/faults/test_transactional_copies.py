@@ -1,4 +1,4 @@
-"""Ten seconds of copies in Kafka transactions under `kill -9`, or $PQBROKER_TESTS_SECONDS of them."""
+"""Six seconds of copies in Kafka transactions under `kill -9`, or $PQBROKER_TESTS_SECONDS of them."""
 
 import os
 import random
@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.transactional_copies import run
 
-SECONDS = float(os.environ.get("PQBROKER_TESTS_SECONDS", "10"))
+SECONDS = float(os.environ.get("PQBROKER_TESTS_SECONDS", "6"))
 
 
 @pytest.mark.timeout(400 + 5 * SECONDS)
