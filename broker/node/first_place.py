@@ -22,6 +22,8 @@ from pqbroker.broker.node.running_tablets import (
 from pqbroker.broker.peers.peer_frames import LinkBroken
 from pqbroker.broker.peers.peer_link import PeerDoor, PeerLink, PeerRefused
 from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
+from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
+from pqbroker.pq.serving.timestamps import NodeTimestamps
 from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.bundles.hive import CellState
 from pqbroker.storage.bundles.placement import home_of
@@ -100,6 +102,8 @@ class FirstPlace:
             if method is PeerMethod.CELL_READY:
                 await self._note_ready(head)
                 return encode_peer_call(method, None)
+            if method is PeerMethod.TIMESTAMPS:
+                return encode_peer_call(method, await self._give_timestamps(head))
             if method is PeerMethod.ADMIT:
                 producers = self._node.cell.current.transactional_producers
                 return encode_peer_call(method, await answer_admission(producers, head))
@@ -161,6 +165,16 @@ class FirstPlace:
             self._told[link] = now
             head = {"all": is_all, "running": encode_tablets(changed), "closed": closed}
             link.note(encode_peer_call(PeerMethod.RUNNING, head))
+
+    async def _give_timestamps(self, after: Any) -> tuple[int, int]:
+        """Return a block of commit timestamps. PeerRefused."""
+        timestamps = self._node.cell.current.topics.share.timestamps
+        if not isinstance(after, int) or not 0 <= after < TIMESTAMP_MAX or not isinstance(timestamps, NodeTimestamps):
+            raise PeerRefused(f"there is no block of timestamps behind {after!r}")
+        try:
+            return await timestamps.give_block(self._node.clock, after)
+        except CommitRefused as refused:
+            raise PeerRefused(str(refused)) from refused
 
     async def _note_ready(self, number: Any) -> None:
         hive = self._node.cell.current.hive

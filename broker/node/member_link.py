@@ -18,7 +18,9 @@ from pqbroker.broker.peers.peer_link import PeerLink, PeerRefused, come_to_door
 from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
 from pqbroker.broker.services.cells.cell_owner import OpenCell
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.storage.ids import CellId, TabletId
+from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
+from pqbroker.storage.engine import CommitRefused
+from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +98,19 @@ class MemberLink:
     async def forward(self, caller: dict[str, Any], frame: memoryview) -> bytes:
         """Have the first node answer a client; one that is started again is waited for. PeerRefused, LinkBusy."""
         return await self._ask(encode_peer_call(PeerMethod.KAFKA, caller, frame), self._timeout_s)
+
+    async def ask_timestamps(self, after: int) -> tuple[int, int]:
+        """Return a block of commit timestamps, all greater than `after`. CommitRefused."""
+        try:
+            _, told, _ = decode_peer_call(
+                await self._ask(encode_peer_call(PeerMethod.TIMESTAMPS, after), self._terms.silence_s)
+            )
+            first, end = told
+            if not after < first < end <= TIMESTAMP_MAX:
+                raise ValueError(f"timestamps from {first} to {end} are no block behind {after}")
+        except (PeerRefused, LinkBusy, LinkBroken, TypeError, ValueError) as error:
+            raise CommitRefused(f"the first node, which gives commit timestamps, gave none: {error}") from error
+        return first, end
 
     def opened(self, link: PeerLink) -> None:
         self._link, self._told = link, _NOTHING

@@ -1,6 +1,6 @@
 """Place of a node among the several of its broker; a broker of one node has none."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from pqbroker.broker.ground.listeners import Listener
@@ -40,5 +40,10 @@ class NodePlace:
     @property
     def cells(self) -> CellPlace:
         """Return the place as the node's cells need it."""
-        rows, admission = (None, None) if self.member is None else (self.member.rows, self.member.admissions)
-        return CellPlace(self.engine, self.number, self.count, self.elsewhere, rows, admission)
+        alone = CellPlace(self.engine, self.number, self.count, self.elsewhere)
+        member = self.member
+        if member is None:
+            return alone
+        return replace(
+            alone, mirrored=member.rows, admission=member.admissions, ask_timestamps=member.ask_timestamps
+        )

@@ -39,6 +39,8 @@ class PeerMethod(IntEnum):
     """The first node has a Kafka transaction ended in a partition."""
     ADMIT = 23
     """A node asks the coordinator whether a batch belongs to its producer's transaction."""
+    TIMESTAMPS = 24
+    """A node asks for a block of commit timestamps, greater than one that it has seen."""
 
 
 def encode_peer_call(method: PeerMethod, head: Any, body: bytes | memoryview = b"") -> bytes:

@@ -9,6 +9,9 @@ reservation that it finds, so no value is given twice.
     v              at v or below it         v + 1
     v              not reserved             v + 1; the reservation moves ahead of the clock meanwhile
     v              any, v + 1 not reserved  none: the commit waits for the reservation
+
+Of several nodes one has the reservation and gives blocks of values to the others (`give_block`, `take_block`), one for
+each turn in which they need some: a commit that begins behind another one's end has the greater value, wherever it is.
 """
 
 _MILLISECONDS_MAX = (1000 << 34) - 1
@@ -54,6 +57,28 @@ class CommitTimestamps:
     def take_reservation(self, reserved: int) -> None:
         """Take a reservation that is durable."""
         self.reserved = max(self.reserved, reserved)
+
+    def has_block(self, count: int) -> bool:
+        """Return True if a block can be given, and one cycle's commits have values behind it."""
+        return self.last + count + COUNTER_VALUES < self.reserved
+
+    def give_block(self, now_ms: int, count: int) -> int:
+        """Return the first of `count` values that are another node's; `has_block` was asked before."""
+        first = self._next(now_ms)
+        if first + count > self.reserved:
+            first = self.last + 1
+        assert first + count <= self.reserved, "no timestamp is given that is not reserved"
+        self.last = first + count - 1
+        return first
+
+    def take_block(self, first: int, end: int) -> None:
+        """Have the values from `first` to `end`, which stands behind the last one, be all that may be given."""
+        self.last = max(self.last, first - 1)
+        self.reserved = end
+
+    def drop_block(self) -> None:
+        """Give nothing that is left of a block."""
+        self.reserved = min(self.reserved, self.last)
 
     def give(self, now_ms: int) -> int:
         """Return the value of a commit that is planned now; `can_give` was asked before its cycle."""

@@ -14,7 +14,7 @@ from pqbroker.pq.reading.cache import NodeMemory
 from pqbroker.pq.serving.loading import load, nothing_stored, renumber
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.partition_transactions import PartitionTransactions
-from pqbroker.pq.serving.timestamps import NodeTime, NodeTimestamps, without_scheme
+from pqbroker.pq.serving.timestamps import NodeTime, Timestamps, without_scheme
 from pqbroker.pq.serving.watchers import Watchers
 from pqbroker.pq.transactions.unfinished import Unfinished
 from pqbroker.storage.kv.tablet import KeyValueTablet
@@ -35,7 +35,7 @@ class NodeShare:
 
     memory: NodeMemory
     clock: Callable[[], int]
-    timestamps: NodeTimestamps = field(default_factory=without_scheme)
+    timestamps: Timestamps = field(default_factory=without_scheme)
     by_reference: bool = True
     """False: blobs are merged by copying only, the oracle of semantics A.6."""
     unfinished: Unfinished = field(default_factory=Unfinished)

@@ -21,7 +21,7 @@ from pqbroker.pq.serving.offsets import GroupOffsets, UnreadSince
 from pqbroker.pq.serving.partition_limit import PartitionCount, TooManyPartitions
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.tablet import NodeShare
-from pqbroker.pq.serving.timestamps import NodeTimestamps
+from pqbroker.pq.serving.timestamps import timestamps_by
 from pqbroker.pq.serving.topic import Topic, TopicNames, config_of
 from pqbroker.pq.serving.topic_owner import TopicOwner
 from pqbroker.pq.serving.topic_tablets import TopicTablets
@@ -102,8 +102,7 @@ class Topics:
         self.changes = asyncio.Lock()
         """Held while a topic is created, changed or deleted, and a cell is taken."""
         self._cells = cells
-        timestamps = NodeTimestamps(scheme.reserve_timestamps, scheme.timestamps_reserved)
-        self.share = NodeShare(self.memory, clock, timestamps, by_reference)
+        self.share = NodeShare(self.memory, clock, timestamps_by(scheme), by_reference)
         self._tablets = TopicTablets(cells, self.share, self.changes, partial(_renew, self.offsets))
 
     async def start(self) -> None:

@@ -4,7 +4,7 @@ Topics are changed in scheme_topics.py.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
@@ -42,6 +42,9 @@ from pqbroker.storage.unreadable import StoredUnreadable
 
 SCHEME_TABLET_ID = TabletId(1)
 PRODUCER_IDS_PER_BLOCK = 1_000
+AskTimestamps = Callable[[int], Awaitable[tuple[int, int]]]
+"""Asks another node for commit timestamps greater than one that was seen: the first value, and the one behind the last.
+CommitRefused."""
 TIMESTAMPS_RESERVED = "timestamps_reserved"
 """A fact from the first commit on that has a timestamp."""
 FEATURE, FEATURES_EPOCH = "feature ", "features_epoch"
@@ -64,7 +67,9 @@ class Scheme:
     there are tablets of objects, which an empty scheme would have removed.
     """
 
-    def __init__(self, *, may_be_new: bool = True) -> None:
+    def __init__(self, ask_timestamps: AskTimestamps | None = None, *, may_be_new: bool = True) -> None:
+        self.ask_timestamps = ask_timestamps
+        """The way of a copy to the timestamps of the node that has the scheme."""
         self._may_be_new = may_be_new
         self._state = SchemeState()
         self._held: asyncio.Future[None] | None = None
@@ -76,10 +81,10 @@ class Scheme:
     _tablet: BaseTablet
 
     @classmethod
-    async def open(cls, host: TabletHost) -> "Scheme":
+    async def open(cls, host: TabletHost, ask_timestamps: AskTimestamps | None = None) -> "Scheme":
         """The scheme of the host's cell, created when it has none, and started. Raises as `start`."""
         await host.cell.create_tablets([(SCHEME_TABLET_ID, TabletType.SCHEME, "scheme")])
-        scheme = cls(may_be_new=not has_object_tablets(host.cell.tablets().values()))
+        scheme = cls(ask_timestamps, may_be_new=not has_object_tablets(host.cell.tablets().values()))
         await host.start(SCHEME_TABLET_ID, scheme)
         return scheme
 

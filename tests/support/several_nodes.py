@@ -26,7 +26,7 @@ class SeveralNodes:
         ]  # fmt: skip
         for name, text in {**TEST_ONLY, **settings}.items():
             self.command += ["--set", f"{name}={text}"]
-        self.kafka = ""
+        self.kafka = self.http = ""
         self._parent: subprocess.Popen[bytes] | None = None
 
     @property
@@ -51,7 +51,7 @@ class SeveralNodes:
         readable, _, _ = select.select([self._parent.stdout], [], [], START_S)
         line = self._parent.stdout.readline().decode() if readable else ""
         assert line.startswith("ready "), f"{line!r}; the log ends:\n{self.log[-4000:]}"
-        self.kafka = line.split()[1].removeprefix("kafka=")
+        self.kafka, self.http = (word.partition("=")[2] for word in line.split()[1:3])
 
     def stop(self) -> int:
         """End the parent as SIGTERM does; return its exit status."""

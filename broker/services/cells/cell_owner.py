@@ -222,7 +222,7 @@ async def _open_known(host: TabletHost, place: CellPlace) -> tuple[Hive, OpenCel
     Raise EngineError.
     """
     try:
-        hive, scheme = await Hive.open(host), await Scheme.open(host)
+        hive, scheme = await Hive.open(host), await Scheme.open(host, place.ask_timestamps)
         if place.mirrored is not None:
             await place.mirrored.fill(hive, scheme)
         return hive, OpenCells(host, hive, place.elsewhere, spreads=place.count > 1), scheme

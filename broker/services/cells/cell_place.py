@@ -13,7 +13,7 @@ from pqbroker.storage.bundles.hive import Hive
 from pqbroker.storage.bundles.placement import Elsewhere, home_of
 from pqbroker.storage.engine import Engine
 from pqbroker.storage.ids import CellId
-from pqbroker.storage.tablets.scheme import Scheme
+from pqbroker.storage.tablets.scheme import AskTimestamps, Scheme
 
 CELLS_PER_NODE = 2
 """Data cells for each node that a start with several nodes makes, where there are fewer than nodes."""
@@ -40,6 +40,8 @@ class CellPlace:
     """None: the node has the system cell itself."""
     admission: BatchAdmission | None = None
     """The way to the coordinators of transactions; None: they are here."""
+    ask_timestamps: AskTimestamps | None = None
+    """The way to the commit timestamps of the node with the scheme; None: it is this one."""
 
     def runs(self, cell: CellId) -> bool:
         """Return True if the node opens this cell."""

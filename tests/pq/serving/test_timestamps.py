@@ -3,7 +3,7 @@
 import asyncio
 
 from pqbroker.pq.log.commit_timestamps import RESERVED_AHEAD, timestamp_of
-from pqbroker.pq.serving.timestamps import RETRY_MS, NodeTimestamps
+from pqbroker.pq.serving.timestamps import RETRY_MS, BlockTimestamps, NodeTimestamps
 from pqbroker.storage.engine import CommitRefused
 
 NOW_MS = 1_700_000_000_000
@@ -65,3 +65,90 @@ async def test_where_no_reservation_can_be_made_earlier_values_are_used_and_it_i
     assert again is not None
     await again
     assert len(row.made) == 2
+
+
+class Provider:
+    """The node with the scheme, which another one asks; gone while `is_gone` is set."""
+
+    def __init__(self, reserved: int = 0) -> None:
+        self.row = Row()
+        self.timestamps = NodeTimestamps(self.row.reserve, reserved)
+        self.blocks: list[tuple[int, int]] = []
+        self.is_gone = False
+
+    async def ask(self, after: int) -> tuple[int, int]:
+        await asyncio.sleep(0)
+        if self.is_gone:
+            raise CommitRefused("the first node is not reached")
+        self.blocks.append(await self.timestamps.give_block(lambda: NOW_MS, after))
+        return self.blocks[-1]
+
+
+async def _given(some: BlockTimestamps) -> int:
+    """Return a timestamp of a commit that begins now."""
+    question = some.prepare(NOW_MS)
+    assert question is not None
+    await question
+    assert some.rule.can_give
+    given = some.rule.give(NOW_MS)
+    await asyncio.sleep(0)
+    return given
+
+
+async def test_a_commit_behind_another_nodes_commit_has_the_greater_timestamp() -> None:
+    provider = Provider()
+    nodes = [BlockTimestamps(provider.ask), BlockTimestamps(provider.ask)]
+    given = [await _given(nodes[number % 2]) for number in range(10)]
+    given.append(provider.timestamps.rule.give(NOW_MS))
+    given += [await _given(nodes[0]), await _given(BlockTimestamps(Provider(provider.timestamps.rule.reserved).ask))]
+    assert given == sorted(set(given))
+
+
+async def test_commits_of_one_turn_share_a_block_and_later_ones_do_not() -> None:
+    provider = Provider()
+    node, turns = BlockTimestamps(provider.ask), list[bool]()
+    first = node.prepare(NOW_MS)
+    assert first is not None
+    assert node.prepare(NOW_MS) is first, "it was not asked yet"
+    first.add_done_callback(lambda _: turns.append(node.prepare(NOW_MS) is None and node.rule.can_give))
+    await asyncio.sleep(0)
+    second = node.prepare(NOW_MS)
+    assert second is not None
+    assert second is not first, "what is asked already may be answered before a commit that has ended since"
+    await first
+    await second
+    assert turns == [True]
+    assert len(provider.blocks) == 2
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not node.rule.can_give, "what is left of a block is given to nobody"
+
+
+async def test_without_the_provider_no_timestamp_is_given() -> None:
+    provider = Provider()
+    node = BlockTimestamps(provider.ask)
+    before = await _given(node)
+    provider.is_gone = True
+    for _ in range(2):
+        question = node.prepare(NOW_MS)
+        assert question is not None
+        await question
+        assert not node.rule.can_give
+    provider.is_gone, provider.row.refuses = False, True
+    provider.timestamps.rule.reserved = provider.timestamps.rule.last
+    question = node.prepare(NOW_MS)
+    assert question is not None
+    await question
+    assert not node.rule.can_give, "the provider has none reserved"
+    provider.row.refuses = False
+    provider.timestamps = NodeTimestamps(provider.row.reserve, provider.row.made[-1])
+    assert await _given(node) > before
+
+
+async def test_a_block_lies_behind_what_its_node_has_seen_in_stored_rows() -> None:
+    provider = Provider()
+    node = BlockTimestamps(provider.ask)
+    seen = timestamp_of(NOW_MS + 3_600_000)
+    node.rule.saw(seen)
+    assert await _given(node) > seen
+    assert await _given(BlockTimestamps(provider.ask)) > seen
