@@ -62,6 +62,11 @@ class OpenCells:
         """Return True if another node has the cell open."""
         return cell in self._elsewhere and cell not in self._hosts
 
+    def elsewhere_of(self, tablet_id: TabletId) -> CellId | None:
+        """Return the cell in which another node runs a tablet; None: none does, as far as is known."""
+        found = (cell for cell, tablets in self._elsewhere.items() if tablet_id in tablets)
+        return next((cell for cell in found if cell not in self._hosts), None)
+
     def place(self, bundle: str, count: int) -> Sequence[CellId]:
         """The cells of `count` new tablets of a bundle: those that take writes, if any does. NoHealthyCell."""
         healthy = dict(self._healthy(bundle))

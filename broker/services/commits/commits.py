@@ -283,6 +283,8 @@ class Commits:
     async def commit(self, request: CommitRequest) -> CommitDecision:
         """Commit parts, one a participant; return when it is decided. Its caller is not cancelled meanwhile. Nothing is
         written otherwise: CommitRefused, KafkaError, TableError; after CommitUnknown and ShardLost nobody knows."""
+        if self._cells.spreads:
+            self._check_here(request)
         for part in request.parts:
             await part.look_ahead()
         commit = Commit(request, self._time, self._limit_s, self._leave)
@@ -300,6 +302,19 @@ class Commits:
             raise
         uninterrupted(self._finish(commit, decision))
         return decision
+
+    def _check_here(self, request: CommitRequest) -> None:
+        """TableError TABLETS_OF_OTHER_NODES for a commit with a part that another node runs."""
+        for part in request.parts:
+            participant = part.participant
+            cell = self._cells.elsewhere_of(participant.participant_id.tablet_id)
+            if cell is not None:
+                name = participant.name or f"tablet {participant.participant_id.tablet_id}"
+                text = f"{name} lives in cell {cell}, which another node of the broker runs"
+                raise TableError(
+                    "TABLETS_OF_OTHER_NODES", f"{text}; a commit over nodes is not possible in this version",
+                    "Nothing was written. Leave its rows out, or serve the directory with --nodes 1.",
+                )  # fmt: skip
 
     async def _finish(self, commit: Commit, decision: CommitDecision) -> None:
         try:

@@ -1,10 +1,14 @@
 """Groups and transactions of a broker of two nodes: the first coordinates them, offsets and records lie at both."""
 
+import json
 import os
 import signal
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 from confluent_kafka import (
@@ -63,14 +67,30 @@ def kill(nodes: SeveralNodes, number: int) -> None:
     wait_until(lambda: nodes.pids()[number] != killed, "another process", PATIENCE_S)
 
 
-def _produce(client: Settings, topic: str, numbers: range) -> None:
+def as_row(number: int) -> str:
+    """Return a number as a row of a table."""
+    return json.dumps({"a": number})
+
+
+def _produce(client: Settings, topic: str, numbers: range, value: Callable[[int], str] = str) -> None:
     producer, refused = Producer({**client, "enable.idempotence": True}), list[object]()
     for number in numbers:
         producer.produce(
-            topic, str(number), partition=number % PARTITIONS, on_delivery=lambda error, _: refused.append(error)
+            topic, value(number), partition=number % PARTITIONS, on_delivery=lambda error, _: refused.append(error)
         )
     assert producer.flush(PATIENCE_S) == 0
     assert set(refused) == {None}
+
+
+def _call(nodes: SeveralNodes, path: str, asked: Any) -> tuple[int, Any]:
+    """Return status and answer of a POST to the HTTP of the broker."""
+    url, headers = f"http://{nodes.http}/v1/{path}", {"content-type": "application/json"}
+    request = urllib.request.Request(url, json.dumps(asked).encode(), headers)
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as refused:
+        return refused.code, json.load(refused)
 
 
 def nothing() -> None:
@@ -196,6 +216,27 @@ def test_a_group_that_begins_at_a_member_reads_and_commits_at_both_nodes(nodes: 
         assert _committed(at_node(nodes, number), "readers", "read") == [10] * PARTITIONS
         admin = AdminClient(at_node(nodes, number))
         wait_until(partial(_lists_once, admin, "readers"), "the group is listed, by one node", PATIENCE_S)
+
+
+def test_rows_have_timestamps_at_both_nodes_and_no_commit_of_tables_is_half(nodes: SeveralNodes) -> None:
+    client, schema = at_node(nodes, 2), [{"name": "a", "type": "int64"}, {"name": "$timestamp", "type": "uint64"}]
+    assert _call(nodes, "tables", {"path": "//timed", "schema": schema, "tablet_count": PARTITIONS})[0] == 201
+    admin, consumer = AdminClient(client), Consumer({**client, "group.id": "unused"})
+    wait_until(lambda: leaders(admin, "timed") == {1, 2}, "two nodes lead partitions", PATIENCE_S)
+    _produce(client, "timed", range(PARTITIONS), as_row)
+    rows = [{"a": 100 + number, "$tablet_index": number} for number in range(PARTITIONS)]
+    _, started = _call(nodes, "transactions", {"timeout_ms": 60_000})
+    commit = {"writes": [{"table": "timed", "rows": rows}]}
+    status, refused = _call(nodes, f"transactions/{started['transaction']}/commit", commit)
+    assert (status, refused["error"]["code"]) == (409, "TABLETS_OF_OTHER_NODES")
+    assert "--nodes 1" in refused["error"]["cure"]
+    assert _call(nodes, "tables/timed/rows", {"rows": rows})[0] == 409
+    _produce(client, "timed", range(PARTITIONS, 2 * PARTITIONS), as_row)
+    consumer.assign([TopicPartition("timed", partition, 0) for partition in range(PARTITIONS)])
+    found = [json.loads(message.value() or b"")["a"] for message in consumer.consume(2 * PARTITIONS, PATIENCE_S)]
+    assert sorted(found) == list(range(2 * PARTITIONS))
+    assert sorted(end for _, end in map(consumer.get_watermark_offsets, consumer.assignment())) == [2] * PARTITIONS
+    consumer.close()
 
 
 def test_groups_and_transactions_over_nodes_stay_whole_though_each_node_is_killed(nodes: SeveralNodes) -> None:
