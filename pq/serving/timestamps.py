@@ -121,7 +121,6 @@ class BlockTimestamps:
         try:
             self.rule.take_block(*await self._ask(self.rule.last))
         except CommitRefused as cause:
-            self.rule.drop_block()
             _log.warning("no commit timestamps: %s; what needs one is refused", cause)
         else:
             self._is_fresh = True
