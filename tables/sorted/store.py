@@ -8,6 +8,7 @@ the keys with one version, which are the most: Python's collector of cycles walk
 through all its entries, 10 to 17 ms.
 """
 
+from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -21,8 +22,15 @@ KEYS_OF_SLICE: Final = 20_000
 """Keys that are gone through before the loop's other work has its turn: a millisecond or two."""
 
 SHARDS: Final = 16
-"""Dicts of a store, a power of two."""
-_SHARD_OF_HASH: Final = SHARDS - 1
+"""Dicts of a store."""
+_SLOTS: Final = 256
+_SHARE_OF_SHARD: Final = [2 ** (shard / SHARDS) for shard in range(SHARDS)]
+"""Shares of the keys, from one to almost twice as many: a dict grows at each doubling, and so each at another time."""
+_SHARD_OF_SLOT: Final = bytes(
+    bisect([sum(_SHARE_OF_SHARD[:shard]) for shard in range(SHARDS)], slot / _SLOTS * sum(_SHARE_OF_SHARD)) - 1
+    for slot in range(_SLOTS)
+)
+_SLOT_OF_HASH: Final = _SLOTS - 1
 
 
 class RowStore:
@@ -60,7 +68,7 @@ class RowStore:
         firsts, several = self._firsts, self._several
         count = memory = lists = keys = 0
         for key, version in rows:
-            shard = hash(key) & _SHARD_OF_HASH
+            shard = _SHARD_OF_SLOT[hash(key) & _SLOT_OF_HASH]
             first = firsts[shard].setdefault(key, version)
             memory += len(version)
             count += 1
@@ -92,7 +100,7 @@ class RowStore:
 
     def versions(self, key: bytes) -> Sequence[bytes]:
         """Return the versions of a key, the oldest first."""
-        shard = hash(key) & _SHARD_OF_HASH
+        shard = _SHARD_OF_SLOT[hash(key) & _SLOT_OF_HASH]
         first = self._firsts[shard].get(key)
         return () if first is None else self._several[shard].get(key) or (first,)
 

@@ -1,6 +1,7 @@
 """The memory store of a sorted table in slices: what grows in it, and what is freed of it at once."""
 
 import gc
+import sys
 
 from pqbroker.tables.sorted.store import RowStore
 
@@ -17,6 +18,19 @@ def test_no_dict_of_a_store_has_more_than_a_tenth_of_its_keys() -> None:
     slices = [len(keys) for keys in filled(20_000).key_slices()]
     assert sum(slices) == 20_000
     assert max(slices) < 2_000
+
+
+def test_dicts_of_a_store_grow_one_after_the_other() -> None:
+    """One grows at each doubling, and moves all it has: were they equal, all would within a turn."""
+    store = RowStore(1, 0)
+    sizes = [0] * 16
+    grown = []
+    for turn in range(100):
+        store.apply(((b"%d" % number, b"") for number in range(turn * 1_000, turn * 1_000 + 1_000)), 1, 1)
+        before, sizes = sizes, [sys.getsizeof(shard) for shard in store._firsts]
+        grown.append(sum(one != other for one, other in zip(before, sizes, strict=True)))
+    assert max(grown[10:]) <= 7, "those of a thousand keys more"
+    assert sum(grown[10:]) >= 48
 
 
 def test_rows_of_a_spent_store_are_freed_a_few_at_a_time() -> None:
