@@ -30,6 +30,7 @@ from pqbroker.tables.serving.open_chunk import OpenChunk
 from pqbroker.tables.serving.partition_balance import balanced_pivots
 from pqbroker.tables.serving.preloading import MODE_NONE, let_go, next_chunk, preload
 from pqbroker.tables.serving.share import SortedShare
+from pqbroker.tables.serving.store_memory import look_at_memory
 from pqbroker.tables.serving.stored_keys import chunk_data_key
 from pqbroker.tables.serving.surveying import SurveyPace, stores_and_overlaps, surveyed
 from pqbroker.tables.serving.tablet import SortedTablet
@@ -38,17 +39,10 @@ from pqbroker.tables.serving.write_blocks import WriteBlocks
 from pqbroker.tables.sorted.chunks import ChunkDamaged
 from pqbroker.tables.sorted.picking.balancing import PartitionMerge, PartitionSplit, pick_merges, pick_splits
 from pqbroker.tables.sorted.picking.major_timestamp import major_timestamp, major_timestamp_of_flush
-from pqbroker.tables.sorted.picking.rotation import (
-    RotationReason,
-    StoreMemory,
-    is_memory_ample,
-    rotation_reason,
-    rotations_for_memory,
-)
+from pqbroker.tables.sorted.picking.rotation import rotation_reason
 from pqbroker.tables.sorted.picking.survey import ChunkTask, Survey, TaskKind, in_order
 from pqbroker.tables.sorted.store import RowStore
 from pqbroker.tables.sorted.versions import CleanUp
-from pqbroker.tables.sorted.write_refusals import memory_refusal
 
 TABLES_LOOK_S: Final = 1.0
 TABLETS_AT_ONCE: Final = 50
@@ -189,7 +183,7 @@ class Background:
                 changes, begun_s = tablet.structure.changes, asyncio.get_running_loop().time()
                 found.append((await surveyed(tablet, now_ms), tablet, changes))
                 self._pace.note(tablet, changes, begun_s)
-        self._look_at_memory([tablet for tablet, _ in served if tablet.is_serving])
+        await look_at_memory(self._share, [tablet for tablet, _ in served if tablet.is_serving])
         await self.blocks.look(served, TABLETS_AT_ONCE)
         tasks = {task.place: (task, tablet) for seen, tablet, _ in found for task in seen.tasks()}
         begun: set[SortedTablet] = set()
@@ -217,44 +211,17 @@ class Background:
             if is_due and running < most:
                 self._begin_flush(tablet, tablet.passive[0])
 
-    def _look_at_memory(self, tablets: Sequence[SortedTablet]) -> None:
-        """Rotate the largest stores where memory is short; refuse writes where it is used up."""
-        limit = self._share.settings.stores_bytes_max
-        used = sum(tablet.memory_bytes for tablet in tablets)
-        self._share.stores_bytes = used
-        self._share.stores_lists = sum(store.list_count for tablet in tablets for store in tablet.stores)
-        self._share.stores_blocks = sum(store.memory_blocks for tablet in tablets for store in tablet.stores)
-        if is_memory_ample(used, limit):
-            for tablet in tablets:
-                tablet.memory_refusal = None
-            return
-        memory = [
-            StoreMemory(
-                tablet.config.tablet_id, tablet.config.table,
-                tablet.active.memory_bytes if tablet.active.row_count else 0,
-                tablet.config.attributes.enable_store_rotation,
-            )
-            for tablet in tablets
-        ]  # fmt: skip
-        chosen = set(rotations_for_memory(memory, limit))
-        of_table: dict[str, int] = {}
-        for tablet in tablets:
-            of_table[tablet.config.table] = of_table.get(tablet.config.table, 0) + tablet.memory_bytes
-        for tablet in tablets:
-            if tablet.config.tablet_id in chosen:
-                tablet.rotate(RotationReason.MEMORY)
-                self.look_soon()
-            tablet.memory_refusal = memory_refusal(used, of_table[tablet.config.table], limit)
-
     def _look_at_memory_mode(self, tablet: SortedTablet) -> None:
         """Read a chunk of a table that is kept in memory; let go of those of one that is not any more."""
-        if not tablet.takes_tasks:
+        mode, structure = tablet.config.attributes.in_memory_mode, tablet.structure
+        if not tablet.takes_tasks or structure.settled_mode == mode:
             return
-        if tablet.config.attributes.in_memory_mode == MODE_NONE:
+        if mode == MODE_NONE:
             let_go(tablet)
-            return
         chunk = next_chunk(tablet)
-        if chunk is not None and self._preloading is None:
+        if chunk is None:
+            structure.settled_mode = mode
+        elif self._preloading is None:
             self._preloading = asyncio.get_running_loop().create_task(preload(tablet, chunk))
             self._preloading.add_done_callback(self._preloaded)
 

@@ -32,7 +32,7 @@ def let_go(tablet: SortedTablet) -> None:
 
 
 async def preload(tablet: SortedTablet, chunk: OpenChunk) -> None:
-    """Read a chunk and pin it."""
+    """Read a chunk and pin it. The tablet may have another mode by then, so its chunks are looked through again."""
     is_packed = tablet.config.attributes.in_memory_mode == COMPRESSED
     kv, kept = tablet.kv, tablet.share.kept
     try:
@@ -54,3 +54,5 @@ async def preload(tablet: SortedTablet, chunk: OpenChunk) -> None:
         chunk.preload = Preload.FAILED
     except ShardLost:
         return
+    finally:
+        tablet.structure.settled_mode = None

@@ -45,6 +45,8 @@ class Structure:
         self._most: Overlap | None = None
         self.changes = 0
         """Changes so far: a survey from before the last one is out of date."""
+        self.settled_mode: str | None = None
+        """The mode (`in_memory_mode`) that all chunks are kept by; None: they are to be looked through."""
         self.backoffs: dict[bytes, int] = {}
         """Times, in ms since 1970, before which a partition is neither split nor merged, by its pivot."""
 
@@ -56,6 +58,7 @@ class Structure:
         self._leave(gone)
         self._enter([*new.values()] if pivots is None else [*new.values(), *self._divide(pivots)])
         self._most = None
+        self.settled_mode = None
         self.changes += 1
 
     def _leave(self, gone: Sequence[OpenChunk]) -> None:

@@ -206,6 +206,7 @@ class SortedTablet:
         self.stores = []
         self._logs = {}
         self.share.kept.forget(self.structure.chunks.values())
+        self.structure.settled_mode = None
 
     async def hold(self) -> None:
         """Begin no write and no background work until the next start; what runs of that ends."""
