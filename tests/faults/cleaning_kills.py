@@ -28,6 +28,7 @@ from pqbroker.doctor.findings import Weight
 from pqbroker.fixture.http_calls import HttpCalls
 from pqbroker.testing import Broker, broker
 from tests.faults.sorted_kills import kill_workers, patiently
+from tests.support.waiting import wait_until
 
 TOPIC: Final = "state"
 PARTITIONS: Final = 2
@@ -140,6 +141,7 @@ def run(directory: Path, *, kills: int, seed: int) -> Outcome:
                     outcome.broker_kills += 1
                 reader = (read_with_librdkafka, read_with_aiokafka)[number % 2]
                 check(node, books, reader)
+            wait_until(lambda: outcome.passes + _totals(calls)["passes"] > 1, "passes of the cleaner", PATIENCE_S)
         _note_passes(calls, outcome)
         clean_all(calls)
         for reader in (read_with_librdkafka, read_with_aiokafka):
@@ -226,9 +228,14 @@ def clean_all(calls: HttpCalls) -> None:
         time.sleep(0.02)
 
 
+def _totals(calls: HttpCalls) -> Mapping[str, int]:
+    totals: Mapping[str, int] = patiently(lambda: calls.ask("GET", "/v1/cleaner"))
+    return totals
+
+
 def _note_passes(calls: HttpCalls, outcome: Outcome) -> None:
     """Count what the cleaner of a broker that is about to be killed has done."""
-    totals = patiently(lambda: calls.ask("GET", "/v1/cleaner"))
+    totals = _totals(calls)
     outcome.passes += totals["passes"]
     outcome.records_gone += totals["records_gone"]
 

@@ -23,6 +23,7 @@ from pqbroker.testing import Broker, broker
 from tests.faults.killed_load import check_directory, run_from_command_line, under_load
 from tests.faults.sorted_kills import is_passing, patiently
 from tests.faults.transfers import SETTINGS, SETTLED
+from tests.support.waiting import wait_until
 
 CLIENTS = 2
 PARTITIONS = 2
@@ -56,6 +57,7 @@ def run(directory: Path, *, kills: int, seed: int) -> Ends:
                 time.sleep(chance.uniform(0.1, UNDER_LOAD_MAX_S))
                 node.kill()
                 node.start()
+            wait_until(lambda: len(ends.acknowledged) > kills, "transactions", PATIENCE_S)
         check(node, calls, ends)
     check_directory(directory / "data")
     return ends

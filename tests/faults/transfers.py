@@ -27,6 +27,7 @@ from pqbroker.fixture.http_calls import BrokerRefusedError, HttpCalls
 from pqbroker.testing import Broker, broker
 from tests.faults.killed_load import check_directory, run_from_command_line, under_load
 from tests.faults.sorted_kills import is_passing, patiently
+from tests.support.waiting import wait_until
 
 CLIENTS = 4
 ACCOUNTS = 12
@@ -80,6 +81,7 @@ def run(directory: Path, *, kills: int, seed: int) -> Transfers:
                 node.start()
                 check_free(calls, chance)
                 check_sum(calls)
+            wait_until(lambda: len(ended.acknowledged) > kills, "transfers", PATIENCE_S)
         check_sum(calls)
         check_end(calls, ended)
         log.check(calls, ended)
