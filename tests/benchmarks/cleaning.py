@@ -1,8 +1,9 @@
 """The cleaner of compacted topics: python -m tests.benchmarks.cleaning [--gigabytes 1] [--codec lz4]
 
 Records over a million keys are produced first, then the topic is cleaned on command. Shown: bytes a second that the
-pass went through, its memory, the longest turn of the broker's loop, and the rate of a producer to another topic before
-and beside a second pass over as much.
+pass went through, and bytes a CPU-second of worker and broker, which other work on the machine changes less; the pass's
+memory, the longest turn of the broker's loop, and the rate of a producer to another topic before and beside a second
+pass over as much.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from confluent_kafka import Producer
 from pqbroker.fixture.http_calls import HttpCalls
 from pqbroker.testing import Broker, broker
 from tests.benchmarks.feeding import PARTITIONS, produced
+from tests.benchmarks.meter import cpu_seconds
 from tests.benchmarks.producing import LIBRDKAFKA
 
 KEYS = 1_000_000
@@ -43,27 +45,31 @@ def fill(node: Broker, gigabytes: float, value_bytes: int, codec: str) -> None:
 
 
 def cleaned(node: Broker, calls: HttpCalls) -> dict[str, Any]:
-    """Clean the topic: the pass, with the most memory that its worker had."""
+    """Clean the topic: the pass, with the most memory that its worker had, and CPU-seconds of worker and broker."""
+    most, broker_s, worker_s = 0, cpu_seconds(node.pid), _worker_use(node.pid)[1]
     calls.ask("POST", "/v1/topics/users/clean", {})
-    most = 0
+    spent_s = worker_s
     path = "/v1/topics/users/partitions/0?limit=1"
     while (found := calls.ask("GET", path)["cleaning"])["state"] in ("due", "cleaning"):
-        most = max(most, _worker_memory(node.pid))
+        size, now_s = _worker_use(node.pid)
+        most, spent_s = max(most, size), max(spent_s, now_s)
         time.sleep(0.1)
-    return {**found["last"], "memory_mib": most >> 20}
+    cpu_s = spent_s - worker_s + cpu_seconds(node.pid) - broker_s
+    return {**found["last"], "memory_mib": most >> 20, "cpu_s": cpu_s}
 
 
-def _worker_memory(pid: int) -> int:
-    """Return the resident bytes of the largest worker process of a broker."""
-    sizes = [0]
+def _worker_use(pid: int) -> tuple[int, float]:
+    """Return resident bytes of the largest worker process of a broker, and processor seconds of all of them."""
+    sizes, spent_s = [0], 0.0
     for directory in Path("/proc").glob("[0-9]*"):
         try:
             is_child = re.search(rf"^PPid:\t{pid}$", (directory / "status").read_text(encoding="ascii"), re.M)
             if is_child:
                 sizes.append(int((directory / "statm").read_text(encoding="ascii").split()[1]) * 4096)
+                spent_s += cpu_seconds(int(directory.name))
         except OSError:
             continue
-    return max(sizes)
+    return max(sizes), spent_s
 
 
 def longest_turn_ms(node: Broker) -> float:
@@ -77,7 +83,8 @@ def longest_turn_ms(node: Broker) -> float:
 def show(what: str, done: dict[str, Any]) -> None:
     seconds = (done["ended_ms"] - done["begun_ms"]) / 1000
     print(
-        f"{what}: {done['bytes_before'] / seconds / 1e6:.1f} MB/s of stored bytes"
+        f"{what}: {done['bytes_before'] / seconds / 1e6:.1f} MB/s of stored bytes,"
+        f" {done['bytes_before'] / done['cpu_s'] / 1e6:.1f} MB a CPU-second"
         f" ({done['records']} records, {done['records_gone']} gone, {done['bodies_replaced']} bodies to"
         f" {done['bodies_written']}, {seconds:.1f} s, {done['memory_mib']} MiB) {done['failure']}", flush=True,
     )  # fmt: skip
