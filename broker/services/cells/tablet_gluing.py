@@ -49,6 +49,8 @@ _MISSING_ROWS_MAX = 1 << 16
 _FOLLOWS_MAX = 3
 _SESSIONS_AT_ONCE = 1000
 """Sessions in one commit."""
+_OUTCOMES_AT_ONCE = 1000
+"""Outcomes of transactions in one commit."""
 
 Reshard = Callable[[TopicRecord, TabletId], Resharded]
 """Makes the resharded table, given the id of the tablet that takes the place of the first one."""
@@ -116,6 +118,8 @@ class TabletGluing:
             for index in (glue.survivor, *glue.removed) if is_whole else glue.removed:
                 await _append(topic.partitions[index], server, self._topics.share.clock, with_trimmed=is_whole)
             await server.flush()
+            for index in () if is_whole else glue.removed:
+                await _copy_outcomes(topic.partitions[index], server)
         finally:
             await made.stop()
 
@@ -179,6 +183,15 @@ async def _append(
     for number in range(0, len(sessions), _SESSIONS_AT_ONCE):
         part = sessions[number : number + _SESSIONS_AT_ONCE]
         await server.writer.perform(partial(_plan_sessions, server, part, clock()))
+
+
+async def _copy_outcomes(rows: PartitionServer, server: PartitionServer) -> None:
+    """Copy outcomes of transactions, for clients that send their commits again: all of them are finished."""
+    known = rows.known_transactions
+    outcomes = [] if known is None else list(known.decisions.values())
+    for number in range(0, len(outcomes), _OUTCOMES_AT_ONCE):
+        some = outcomes[number : number + _OUTCOMES_AT_ONCE]
+        await server.transactions.kv.execute(list(map(server.transactions.decision_command, some)))
 
 
 def _batches(found: Batches, offset: int, aborted: AbortedBatches) -> list[tuple[memoryview, BatchHeader]]:

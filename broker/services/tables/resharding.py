@@ -59,7 +59,7 @@ async def reshard(caller: TablesCaller, name: str, change: ReshardChange) -> Top
 
     await check_sessions_fit(topic, (plan.survivor, *plan.removed) if plan.removed else (), caller.node.clock())
     ends = _ends(topic, plan)
-    if all(_is_empty(topic, index) for index in plan.removed):
+    if all(_has_nothing(topic, index) for index in plan.removed):
         return await uninterrupted(topics.reshard(topic.record.name, resharded))
 
     def glued(record: TopicRecord, tablet_id: TabletId) -> Resharded:
@@ -112,11 +112,13 @@ def _check_whole_chunks(topic: Topic, removed: Sequence[int]) -> None:
             raise TableError("CANNOT_GLUE", text, "Mount it and trim it to the end of a chunk, or not at all.")
 
 
-def _is_empty(topic: Topic, index: int) -> bool:
-    """Return True if a tablet has neither rows nor sessions: batches of these may be sent again after their rows are
-    trimmed."""
+def _has_nothing(topic: Topic, index: int) -> bool:
+    """Return True if a tablet has neither rows, nor sessions, nor outcomes of transactions: batches and commits of
+    these may be sent again after their rows are trimmed."""
     partition = topic.partitions[index]
-    return partition.start_offset == partition.end_offset and not len(partition.state.sessions)
+    known = partition.known_transactions
+    has_rows = partition.start_offset != partition.end_offset
+    return not (has_rows or len(partition.state.sessions) or (known is not None and known.decisions))
 
 
 def _ends(topic: Topic, plan: Reshard) -> Sequence[tuple[int, int, int]]:

@@ -89,6 +89,24 @@ async def test_a_decision_is_kept_while_others_need_it_and_no_longer(web: Web) -
     assert (await web.ask("DELETE", f"/v1/topics/{NAME}"))[0] == 204
 
 
+@pytest.mark.parametrize("has_rows", [False, True])
+async def test_outcomes_of_a_tablet_that_goes_are_kept_for_commits_sent_again(web: Web, has_rows: bool) -> None:
+    await create(web, tablet_count=2)
+    for number in range(2 if has_rows else 0):
+        await insert(web, {"$tablet_index": number, "id": number})
+    outcomes = []
+    for number in range(2):
+        known = partition_of(web, number).transactions
+        outcomes.append(decision(number, LATER + number))
+        await known.kv.execute([known.decision_command(outcomes[number])])
+        known.take_decision(outcomes[number])
+    assert (await web.ask("POST", f"/v1/tables/{NAME}/unmount", {}))[0] == 200
+    assert (await web.ask("POST", f"/v1/tables/{NAME}/reshard", {"tablet_count": 1}))[0] == 200
+    assert list(partition_of(web).transactions.decisions.values()) == outcomes
+    await web.node.server.node.cell.current.host.restart(table(web).record.tablets[0])
+    assert list(partition_of(web).transactions.decisions.values()) == outcomes
+
+
 async def test_tablets_with_prepared_rows_are_not_glued(web: Web) -> None:
     await prepared(web, 1)
     with pytest.raises(BundleRefused, match="rows of transaction"):
