@@ -7,7 +7,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -157,10 +157,13 @@ class SortedTables:
         raises."""
         return await uninterrupted(self._change(table, change))
 
-    async def reshard(self, table: "SortedTable", plan: "ReshardPlan") -> "SortedTable":
-        """Put other tablets in the place of some that are unmounted. TableError WRONG_STATE, RESHARD_FAILED;
-        NoHealthyCell, TableUnknown."""
-        return await uninterrupted(self._reshard(table, plan))
+    async def reshard(
+        self, table: "SortedTable", plan: "ReshardPlan", no_backup: AbstractAsyncContextManager[None]
+    ) -> "SortedTable":
+        """Put other tablets in the place of some that are unmounted. `no_backup`: entered before the scheme names them,
+        since a backup with the scheme of after and a cell of before would lack their rows. TableError WRONG_STATE,
+        RESHARD_FAILED; NoHealthyCell, TableUnknown."""
+        return await uninterrupted(self._reshard(table, plan, no_backup))
 
     async def delete(self, table: "SortedTable") -> None:
         """Delete a table: gone when this returns, its space comes back later. Raises TableUnknown; TableError
@@ -187,7 +190,9 @@ class SortedTables:
                 self.mark_feeds()
             return table
 
-    async def _reshard(self, table: "SortedTable", plan: "ReshardPlan") -> "SortedTable":
+    async def _reshard(
+        self, table: "SortedTable", plan: "ReshardPlan", no_backup: AbstractAsyncContextManager[None]
+    ) -> "SortedTable":
         from pqbroker.tables.serving.resharding import ChunkMoves, check_unchanged, new_count, rows_of
 
         before, rows = table.record, rows_of(table, plan)
@@ -199,6 +204,7 @@ class SortedTables:
                 for open_host in filter(None, map(self._cells.host, set(homes))):
                     await stack.enter_async_context(open_host.cell.scheme_mark.ahead())
                 wanted = await ChunkMoves(self._cells, self.share).fill(table, plan, tablets, homes)
+                await stack.enter_async_context(no_backup)
                 await stack.enter_async_context(self.changes)
                 check_unchanged(table, plan, before, rows)
                 _, tombstone = await self._records.reshard(before.table_id, lambda _: wanted)

@@ -33,23 +33,26 @@ class BackupStory:
     taken: SimulatedBackup | None = field(default=None)
 
     async def take(self, between_s: float) -> None:
-        """Take the moment of each cell, the next one `between_s` after the one before; where a cell is not open, or
-        commits are not finished everywhere, no backup is taken, as none is given to a user then."""
+        """Take the moment of each cell, the system cell's last, each `between_s` after the one before. Where a cell is
+        not open, or commits are not finished everywhere, no backup is taken, as none is given to a user then."""
         node = self.story.story.node
         if not node.is_up:
             return
         opened, ended, opening = node.owner.current, len(self.story.ended), node.openings
         if not self._is_good(opening):
             return
-        async with opened.commits.pause() as is_quiet:
-            if not (is_quiet and self._is_good(opening)):
+        others: dict[str, MemoryEngine] = {}
+        async with opened.others.unchanged(), opened.commits.pause() as is_quiet:
+            for name in map(str, sorted(opened.hive.cells)):
+                if not (is_quiet and self._is_good(opening)):
+                    return
+                others[name] = node.engine.sibling(name, must_exist=True).copied()
+                await asyncio.sleep(between_s)
+            if not self._is_good(opening):
                 return
             copied = node.engine.copied()
-            for name in map(str, sorted(opened.hive.cells)):
-                await asyncio.sleep(between_s)
-                if not self._is_good(opening):
-                    return
-                copied.take_sibling(name, node.engine.sibling(name, must_exist=True).copied())
+        for name, engine in others.items():
+            copied.take_sibling(name, engine)
         self.taken = SimulatedBackup(copied, ended)
 
     def _is_good(self, opening: int) -> bool:

@@ -11,7 +11,7 @@ the scheme's last changes is not known then. A cell on a node whose tags its bun
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -234,6 +234,10 @@ class DataCells:
                 if record.cell in self._watched:
                     await self._leave(record.cell)
                     await self._watch(record).tried.wait()
+
+    def unchanged(self) -> AbstractAsyncContextManager[None]:
+        """No cell is made or removed, no tablet moved, and no backup taken for the block."""
+        return self._changes
 
     async def back_up(self, name: str) -> BackupFacts:
         """Copy the system cell and all others, each as it is at one moment, while they serve; none is made or removed

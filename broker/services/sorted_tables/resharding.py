@@ -62,7 +62,7 @@ async def reshard_sorted(caller: TablesCaller, name: str, wanted: SortedReshard)
             table, plan.copied_bytes, plan.rewritten_bytes, moved / sorted_tables.share.settings.merge_rate
         )
         if not wanted.is_dry_run and not _is_same(table, plan):
-            await sorted_tables.reshard(table, plan)
+            await sorted_tables.reshard(table, plan, caller.node.cell.current.others.unchanged())
     except (BlobCorrupt, BlobMissing, ChunkDamaged, KeyValueError) as damage:
         text = f"chunks of {name} cannot be read: {damage}"
         raise TableError("RESHARD_FAILED", text, "`pqbroker doctor` says what is damaged.") from None

@@ -1,5 +1,6 @@
 """Sorted tables that get other tablets: by pivots or a number, up and down, with all their versions."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -61,6 +62,19 @@ async def test_a_tablet_becomes_several_and_several_become_one(web: Web) -> None
     assert (answer["rewritten_bytes"], answer["tablet_count"]) == (0, 1)
     await check_rows(web, first)
     await insert(web, row("z", 1))
+
+
+async def test_other_tablets_are_not_named_while_a_backup_takes_its_moments(web: Web) -> None:
+    """The backup's scheme may be of after, its other cells of before: their rows would be nowhere."""
+    first = await filled(web)
+    before = tablet_of(web).config.tablet_id
+    async with web.node.server.node.cell.current.others.unchanged():
+        resharding = asyncio.ensure_future(reshard(web, pivot_keys=[[], ["b"]]))
+        await asyncio.wait([resharding], timeout=0.5)
+        assert not resharding.done()
+        assert tablet_of(web).config.tablet_id == before
+    assert (await resharding)["tablet_count"] == 2
+    await check_rows(web, first)
 
 
 async def test_tablets_whose_range_stays_are_kept(web: Web) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -127,18 +128,18 @@ async def test_a_reshard_keeps_decisions_and_is_refused_while_others_wait_for_on
     with pytest.raises(TableError, match=TWO.hex()) as found:
         plan_reshard(table, 0, 1, pivots)
     assert found.value.code == "TRANSACTION_UNDER_WAY"
-    await bench.tables.reshard(table, plan_reshard(table, 0, 0, pivots[:2]))
+    await bench.tables.reshard(table, plan_reshard(table, 0, 0, pivots[:2]), nullcontext())
     kept = [set(tablet.transactions.decisions) for tablet in table.tablets]
     assert kept == [{ONE}, set(), {TWO}]
     await decide(table, 2, TWO, [])
-    await bench.tables.reshard(table, plan_reshard(table, 0, 2, [b""]))
+    await bench.tables.reshard(table, plan_reshard(table, 0, 2, [b""]), nullcontext())
     assert [set(tablet.transactions.decisions) for tablet in table.tablets] == [{ONE, TWO}]
 
 
 async def test_a_reshard_is_refused_where_a_decision_came_while_chunks_were_copied(bench: TableBench) -> None:
     table = await bench.create(MountState.UNMOUNTED)
     plan = plan_reshard(table, 0, 0, [b"", key_of(50)])
-    resharding = asyncio.ensure_future(bench.tables.reshard(table, plan))
+    resharding = asyncio.ensure_future(bench.tables.reshard(table, plan, nullcontext()))
     await decide(table, 0, ONE, [SOMEWHERE])
     with pytest.raises(TableError) as found:
         await resharding
