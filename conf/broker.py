@@ -400,6 +400,7 @@ class BrokerSettings:
     sql_columns_bytes_max: int = sql.COLUMNS_BYTES_MAX
     sql_result_bytes_max: int = sql.RESULT_BYTES_MAX
     sql_files_directory: str = sql.SQL_FILES_DIRECTORY
+    sql_uploads_max: int = sql.SQL_UPLOADS_MAX
     sql_files_max: int = sql.SQL_FILES_MAX
     sql_files_bytes_max: int = sql.SQL_FILES_BYTES_MAX
     sql_worker_idle_ms: int = sql.WORKER_IDLE_MS

@@ -55,6 +55,11 @@ SQL_FILES_DIRECTORY = setting(
     "Directory whose files SQL reads as relations: `files.prices.csv` is the file prices.csv in it. CSV with a line of "
     "names, and Parquet; no links, no subdirectories. Read on the topic of that name is needed. Empty: no files.",
 )  # fmt: skip
+SQL_UPLOADS_MAX = setting(
+    "pqbroker.sql.uploads.max", Kind.INT, 16,
+    "Files that may come with an SQL query, CSV or Parquet; a query with more is refused. They lie in memory until it "
+    "ends, and are a part of its request (`pqbroker.http.body.bytes.max`). 0: none.", low=0, high=1000,
+)  # fmt: skip
 SQL_FILES_MAX = setting(
     "pqbroker.sql.files.max", Kind.INT, 1000,
     "Entries of `pqbroker.sql.files.directory` that lists of tables look at. A file beyond them can still be queried "
@@ -62,7 +67,8 @@ SQL_FILES_MAX = setting(
 )  # fmt: skip
 SQL_FILES_BYTES_MAX = setting(
     "pqbroker.sql.files.bytes.max", Kind.LONG, 256 * MIB,
-    "Size of a local file that an SQL query reads, at most; queries that name a larger one are refused.", low=0,
+    "Size of a local file that an SQL query reads, or that comes with it, at most; queries with a larger one are "
+    "refused.", low=0,
 )  # fmt: skip
 WORKER_IDLE_MS = setting(
     "pqbroker.sql.worker.idle.ms", Kind.INT, 60_000,

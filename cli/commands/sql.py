@@ -3,6 +3,7 @@
 import json as encoding
 import os
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -40,6 +41,14 @@ Text = Annotated[
 Explain = Annotated[
     bool, option("--explain", help="Run the query, and print its plan and what it read instead of its rows.")
 ]
+Uploads = Annotated[
+    list[Path],
+    option(
+        "--upload", metavar="FILE",
+        help="Send this CSV or Parquet file with the query, which names it files.NAME, as in files.prices.csv; "
+        "repeatable. The broker keeps it in memory for this query alone.",
+    ),
+]  # fmt: skip
 TextFile = Annotated[Path | None, option("--file", "-f", metavar="FILE", help="Read the query from this file.")]
 
 
@@ -61,6 +70,7 @@ def sql(
     query: Text = None,
     file: TextFile = None,
     param: ParamOptions = [],  # noqa: B006
+    upload: Uploads = [],  # noqa: B006
     csv: Annotated[bool, option("--csv", help="Print CSV, with a line of names.")] = False,
     arrow: Annotated[
         Path | None, option("--arrow", metavar="FILE", help="Write an Arrow IPC stream to this new file.")
@@ -91,11 +101,12 @@ def sql(
     body |= read_at(at, transaction) | _seen(isolation)
     params = read_params(param)
     if query is None and file is None and sys.stdin is not None and sys.stdin.isatty():
-        if explain or arrow is not None or params is not None:
-            raise WrongInput("--explain, --arrow and --param need a query: as an argument or by --file FILE")
+        if explain or arrow is not None or params is not None or upload:
+            raise WrongInput("--explain, --arrow, --param and --upload need a query: as an argument or by --file FILE")
         _serve(http, body, "json" if json else "csv" if csv else "table")
         return
     body |= {"query": _text(query, file), "explain": explain} | ({} if params is None else {"params": params})
+    body |= {"files": {file.name: _content(file) for file in upload}} if upload else {}
     with Web(http, _TIMEOUT_S) as web:
         if explain:
             _explain(web, body)
@@ -153,6 +164,14 @@ def _text(query: str | None, file: Path | None) -> str:
         return file.read_text("utf-8")
     except UnicodeDecodeError:
         raise CommandError(f"{file} is not UTF-8 text: give a file that holds one SELECT") from None
+    except OSError as failure:
+        raise CommandError(f"{file} is unreadable: {failure.strerror or failure}") from None
+
+
+def _content(file: Path) -> dict[str, str]:
+    """Return the bytes of a file as a request has them. CommandError."""
+    try:
+        return {"base64": b64encode(file.read_bytes()).decode()}
     except OSError as failure:
         raise CommandError(f"{file} is unreadable: {failure.strerror or failure}") from None
 

@@ -87,9 +87,11 @@ def _serve(line: Line, watch: Watch, kept: KeptColumns, message: Message) -> Non
 
 
 def _answer(line: Line, watch: Watch, kept: KeptColumns, message: Message) -> None:
+    from pqbroker.tables.work.files.opening import sent_files
     from pqbroker.tables.work.query import answer
 
-    explanation = answer(line, message.document, kept, watch)
+    sent = sent_files(message.document["files"], message.payload)
+    explanation = answer(line, message.document, kept, watch, sent)
     line.send("done", {"resident_bytes": resident_bytes(), "explanation": explanation})
 
 

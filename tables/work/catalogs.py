@@ -56,11 +56,14 @@ class Catalog:
         """Return the Arrow types of the columns by name."""
         return CATALOG_TYPES[self.kind]
 
-    def rows(self, line: Line, kinds: "ColumnKinds") -> Any:
-        """Return the rows as an Arrow table. QueryRefused, Stopped."""
+    def rows(self, line: Line, kinds: "ColumnKinds", sent: Mapping[str, bytes]) -> Any:
+        """Return the rows as an Arrow table. `sent`: files that came with the query. QueryRefused, Stopped."""
         has_columns = self.kind == COLUMNS
         pages = _listed(line, self.names, has_columns=has_columns)
-        rows = [row for entry in pages for row in (_column_rows(entry, kinds) if has_columns else [_table_row(entry)])]
+        rows = [
+            row for entry in pages
+            for row in (_column_rows(entry, kinds, sent) if has_columns else [_table_row(entry)])
+        ]  # fmt: skip
         columns = list(zip(*rows, strict=True)) or [()] * len(self.types)
         arrays = [pyarrow.array(column, kind) for column, kind in zip(columns, self.types.values(), strict=True)]
         return pyarrow.table(dict(zip(self.types, arrays, strict=True)))
@@ -129,8 +132,10 @@ def _table_row(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     return _CATALOG, _MAIN, entry["name"], "BASE TABLE", entry["kind"], entry["tablets"]
 
 
-def _column_rows(entry: Mapping[str, Any], kinds: ColumnKinds) -> list[tuple[Any, ...]]:
-    keys, types, shown = _columns_of(entry)
+def _column_rows(
+    entry: Mapping[str, Any], kinds: ColumnKinds, sent: Mapping[str, bytes]
+) -> list[tuple[Any, ...]]:
+    keys, types, shown = _columns_of(entry, sent)
     return [
         (
             _CATALOG, _MAIN, entry["name"], name, number + 1, "NO" if name in _WHOLE else "YES", kinds.name_of(kind),
@@ -140,16 +145,19 @@ def _column_rows(entry: Mapping[str, Any], kinds: ColumnKinds) -> list[tuple[Any
     ]  # fmt: skip
 
 
-def _columns_of(entry: Mapping[str, Any]) -> tuple[frozenset[str], Mapping[str, Any], int]:
+def _columns_of(
+    entry: Mapping[str, Any], sent: Mapping[str, bytes]
+) -> tuple[frozenset[str], Mapping[str, Any], int]:
     """Return key columns, types of all columns by name, and how many of them a star shows."""
     from pqbroker.tables.work.files.file_scan import FileScan
+    from pqbroker.tables.work.files.opening import with_content
     from pqbroker.tables.work.typed import ARROW_TYPES
     from pqbroker.tables.work.views import registry_view, view_of
 
     if entry["kind"] == FILE_KIND:
         if entry["file"] is None:
             return frozenset(), {}, 0
-        file = FileScan(entry["name"], entry["file"], (), has_star=True)
+        file = FileScan(entry["name"], with_content(entry["file"], sent), (), has_star=True)
         file.close()
         return frozenset(), file.types, len(file.types)
     if (schema := entry.get("sorted")) is not None:

@@ -4,13 +4,14 @@ before it.
 Once it has a query the worker leads; the kinds of messages:
 
     broker  query     {query, params: a list, an object or null, format, explain, depth_max, memory_bytes_max,
-                      columns_bytes_max}
+                      columns_bytes_max, files: [[name, size]] of those that came with it}; its payload: these files
     worker  find      {topics: [name]}; answered by
     broker  found     {topics: {name: {id, bounds: [[start, end] of each partition], columns: its schema's, or null,
                       decoding: as below, or null, columns_max: of a registry's schema,
                       unmounted: [tablet], revisions: [what changes when rows of a partition go]}}}; of a sorted table
                       {sorted: its schema, as below, pivots: the first key of each tablet, timestamp: what the query
-                      reads at, unmounted}; of a local file {file: {directory, name, bytes_max, columns_max}}
+                      reads at, unmounted}; of a local file {file: {directory, name, bytes_max, columns_max}}, of one
+                      that came with the query {file: {name, columns_max, is_sent: true}}
     worker  check     {name: topic or table that the caller may read}; answered by
     broker  checked   {file: as above, of a local file, or null}
     worker  list      {after: a name, names: [name] or null: all, columns: whether they are wanted}; answered by

@@ -6,6 +6,7 @@ DuckDB sees Arrow and nothing else: no file, no extension, no setting, none of t
 import re
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import duckdb
@@ -18,7 +19,7 @@ from pqbroker.tables.work.batches import RowRange
 from pqbroker.tables.work.catalogs import Catalog, ColumnKinds
 from pqbroker.tables.work.database import forget_database, open_for_query
 from pqbroker.tables.work.files.file_scan import FileScan
-from pqbroker.tables.work.files.opening import open_file
+from pqbroker.tables.work.files.opening import open_file, with_content
 from pqbroker.tables.work.kept_columns import KeptColumns
 from pqbroker.tables.work.messages import Line, Stopped
 from pqbroker.tables.work.parsing import Named, Parsed, parse
@@ -40,18 +41,22 @@ Found = Mapping[str, Any]
 """Description of a topic by the broker: its `id`, `bounds` of its partitions, `columns` of its schema; or of a sorted
 table: its columns as `sorted`, `pivots`, the `timestamp` of the query; or of a local `file`, where it lies."""
 Scan = TopicScan | SortedTableScan | FileScan
+NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
 
-def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Watch) -> Any:
-    """Send the answer, unless it is to be explained: the explanation. QueryRefused, Stopped."""
+def answer(
+    line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Watch, sent: Mapping[str, bytes] = NO_FILES
+) -> Any:
+    """Send the answer, unless it is to be explained: the explanation. `sent`: files that came with the query.
+    QueryRefused, Stopped."""
     parsed = parse(document["query"], document["depth_max"], document.get("params"))
     names = sorted({named.topic for named in parsed.topics})
     if parsed.described is not None:
         place = line.ask("check", {"name": parsed.described}).document["file"]
         if place is not None:
-            open_file(place).close()
+            open_file(with_content(place, sent)).close()
     found: Mapping[str, Found] = line.ask("find", {"topics": names}).document["topics"]
-    wanted = {named.relation: _wanted(named, found[named.topic]) for named in parsed.topics}
+    wanted = {named.relation: _wanted(named, found[named.topic], sent) for named in parsed.topics}
     tally = Tally()
     kept_bytes = min(document["columns_bytes_max"], document["memory_bytes_max"] // 4)
     kept.begin(kept_bytes)
@@ -61,7 +66,7 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Wa
         watch.look = stopping.look
         try:
             for catalog in parsed.catalogs:
-                connection.register(catalog.relation, catalog.rows(line, ColumnKinds(connection)))
+                connection.register(catalog.relation, catalog.rows(line, ColumnKinds(connection), sent))
             for named in parsed.topics:
                 reads = wanted[named.relation]
                 connection.register(named.relation, _rows(named, reads, _read(line, reads, tally, kept)))
@@ -110,10 +115,10 @@ class Stopping:
             self._has_ended = True
 
 
-def _wanted(named: Named, found: Found) -> Scan:
+def _wanted(named: Named, found: Found, sent: Mapping[str, bytes]) -> Scan:
     """Return the rows that the query's ranges leave of each tablet, or a file."""
     if "file" in found:
-        return FileScan(named.topic, found["file"], named.used, has_star=named.has_star)
+        return FileScan(named.topic, with_content(found["file"], sent), named.used, has_star=named.has_star)
     wanted = SortedTableScan(named, found) if "sorted" in found else _wanted_of_topic(named, found)
     closed = sorted({span.tablet for span in wanted.spans}.intersection(found["unmounted"]))
     if closed:

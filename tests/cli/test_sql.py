@@ -127,6 +127,14 @@ def test_parameters_with_and_without_names_do_not_mix(shell: SqlShell) -> None:
     assert "two values" in shell("say x", "--param", "a=1", "--param", "a=2").errors
 
 
+def test_files_go_with_the_query(shell: SqlShell, tmp_path: Path) -> None:
+    for name, text in (("a.csv", "x\n1\n"), ("b.csv", "y\n")):
+        (tmp_path / name).write_text(text)
+    said = shell("files", "--json", "--upload", str(tmp_path / "a.csv"), "--upload", str(tmp_path / "b.csv"))
+    assert json.loads(said.objects[0]["said"]) == [[["a.csv", 4], ["b.csv", 2]], "x\n1\ny\n"]
+    assert "no.csv is unreadable" in shell("files", "--upload", str(tmp_path / "no.csv")).errors
+
+
 def test_two_forms_at_once_are_wrong(shell: SqlShell) -> None:
     assert shell("say x", "--json", "--csv").status == 2
 

@@ -832,6 +832,10 @@ LIMITS = (
         share=Share.REQUEST,
     ),
     Limit(
+        "files that come with an SQL query", ("pqbroker.sql.uploads.max",), "400, INVALID_QUERY",
+        "broker/web/test_sql_uploads.py::test_files_beyond_their_limits_are_refused_by_name", share=Share.REQUEST,
+    ),
+    Limit(
         "files that a list of tables looks at", ("pqbroker.sql.files.max",), "the others are not listed",
         "broker/services/sql/test_files.py::test_a_list_looks_at_the_first_entries_alone",
     ),

@@ -48,6 +48,10 @@ def _params(line: Line, message: Message, argument: str) -> None:
     _say(line, message, json.dumps(message.document["params"]))
 
 
+def _files(line: Line, message: Message, argument: str) -> None:
+    _say(line, message, json.dumps([message.document["files"], bytes(message.payload).decode()]))
+
+
 def _explain(line: Line, message: Message, argument: str) -> None:
     _end(line, {"plan": argument, "blobs_read": 1, "rows_read": 2, "bytes_read": 3, "scans": []})
 
@@ -122,7 +126,7 @@ def _end(line: Line, explanation: object = None) -> None:
 
 
 _ACTS: dict[str, Callable[[Line, Message, str], None]] = {
-    "say": _say, "params": _params, "explain": _explain, "nothing": _nothing, "refuse": _refuse,
+    "say": _say, "files": _files, "params": _params, "explain": _explain, "nothing": _nothing, "refuse": _refuse,
     "begin-refuse": _begin_and_refuse,
     "wait": _wait, "begin-wait": _begin_and_wait, "flood": _flood, "grow": _grow, "exit": _exit, "bloat": _bloat,
     "read": _read, "encode": _encode,

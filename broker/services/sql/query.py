@@ -8,7 +8,7 @@ one that does not stop is killed.
 import json
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -25,6 +25,7 @@ from pqbroker.pq.serving.open_scans import OpenScans
 from pqbroker.pq.serving.stretches import StretchQuery
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.engine import Buffer
+from pqbroker.tables.local_files import file_of, is_file_name, relation_of
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.work.messages import Message
 from pqbroker.tables.work.process import MEMORY_EXIT, WorkerProcess
@@ -56,6 +57,8 @@ class Question:
     timestamp: int | None = None
     isolation: Isolation = READ_COMMITTED
     params: QueryParams = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Files that came with it, by name."""
 
 
 class ReadTargets(Protocol):
@@ -139,8 +142,9 @@ class Query:
             "explain": question.explain,
             "depth_max": settings.sql_depth_max, "memory_bytes_max": settings.sql_memory_bytes_max,
             "columns_bytes_max": settings.sql_columns_bytes_max,
+            "files": [[name, len(content)] for name, content in question.files.items()],
         }  # fmt: skip
-        await worker.send("query", document)
+        await worker.send("query", document, list(question.files.values()))
 
     async def _follow(self, worker: WorkerProcess) -> Message:
         """Answer what the worker asks, up to the first message that is for the client. WorkerGone."""
@@ -151,9 +155,7 @@ class Query:
             elif message.kind == "check":
                 await worker.send("checked", {"file": self._check_named(message.document["name"])})
             elif message.kind == "list":
-                asked = message.document
-                page = await self._targets.listed(asked["after"], asked["names"], has_columns=asked["columns"])
-                await worker.send("listed", page)
+                await worker.send("listed", await self._listed(**message.document))
             elif message.kind == "times":
                 self._learn_times(**message.document)
             elif message.kind == "read":
@@ -170,7 +172,7 @@ class Query:
     async def _snapshot(self, names: list[str]) -> dict[str, Any]:
         """Return what the worker needs to know of topics, sorted tables and files. What comes later is none of the
         query's."""
-        places = {name: place for name in names if (place := self._targets.file(name)) is not None}
+        places = {name: place for name in names if (place := self._place_of(name)) is not None}
         files = {name: {"file": place} for name, place in places.items()}
         return files | await self._snapshot_of_tables([name for name in names if name not in places])
 
@@ -190,13 +192,32 @@ class Query:
     def _check_named(self, name: str) -> Mapping[str, Any] | None:
         """Return where a local file lies. QueryRefused, KafkaError unless the name is a topic, table or file that the
         caller may read."""
-        if (place := self._targets.file(name)) is not None:
+        if (place := self._place_of(name)) is not None:
             return place
         try:
             self._targets.sorted_table(name) if self._targets.is_sorted(name) else self._targets.topic(name)
         except TableError as refusal:
             raise QueryRefused(refusal.code, refusal.message, refusal.cure) from None
         return None
+
+    def _place_of(self, name: str) -> Mapping[str, Any] | None:
+        """Return where the file of that name lies, as a worker opens it; None: it is none. One that came with the query
+        comes before all else. KafkaError."""
+        file = file_of(name)
+        if file in self._question.files:
+            return {"name": file, "columns_max": self._settings.table_columns_max, "is_sent": True}
+        return self._targets.file(name)
+
+    async def _listed(self, after: str, names: Sequence[str] | None, columns: bool) -> dict[str, Any]:
+        """Return a page of topics, tables and files; the first one has the files that came with the query."""
+        sent = [relation_of(name) for name in self._question.files]
+        others = None if names is None else [name for name in names if name not in sent]
+        page = await self._targets.listed(after, others, has_columns=columns)
+        shown = [entry for entry in page["tables"] if entry["name"] not in sent]
+        if not after:
+            wanted = [relation for relation in sent if names is None or relation in names]
+            shown += [{"name": each, "kind": "file", "tablets": None, "file": self._place_of(each)} for each in wanted]
+        return {**page, "tables": shown}
 
     async def _snapshot_of_now(self, names: Sequence[str], of_tables: Sequence[str]) -> dict[str, Any]:
         self._topics = {name: self._targets.topic(name) for name in names if name not in of_tables}
@@ -309,6 +330,27 @@ def check_params(params: QueryParams, settings: BrokerSettings) -> None:
             "INVALID_QUERY", f"params has {size} bytes of JSON, more than pqbroker.sql.params.bytes.max = {most}",
             "Give less, or raise the setting.",
         )  # fmt: skip
+
+
+def check_files(files: Mapping[str, bytes], settings: BrokerSettings) -> None:
+    """QueryRefused for more files, or a larger one, than may come with a query, and for names that are none."""
+    most, bytes_max = settings.sql_uploads_max, settings.sql_files_bytes_max
+    if len(files) > most:
+        raise QueryRefused(
+            "INVALID_QUERY", f"{len(files)} files came with the query, more than pqbroker.sql.uploads.max = {most}",
+            "Send fewer, or raise the setting.",
+        )  # fmt: skip
+    for name, content in files.items():
+        if not is_file_name(name):
+            raise QueryRefused(
+                "INVALID_QUERY", f"{name[:255]!r} is no name of a file", "Give one that ends in .csv or .parquet."
+            )
+        if len(content) > bytes_max:
+            raise QueryRefused(
+                "FILE_TOO_LARGE",
+                f"{name} has {len(content)} bytes, more than pqbroker.sql.files.bytes.max = {bytes_max}",
+                "Produce its rows to a topic, make it smaller, or raise the setting.",
+            )  # fmt: skip
 
 
 def _snapshot_of(topic: Topic, isolation: Isolation) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """SQL over topics: one query, its answer while it is made."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -11,9 +12,10 @@ from pqbroker.broker.ground.access import AclOperation, check_access
 from pqbroker.broker.ground.refusals import REFUSED
 from pqbroker.broker.services.sql.files import place_of
 from pqbroker.broker.services.sql.listing import Listing
-from pqbroker.broker.services.sql.query import Query, Question, check_params
+from pqbroker.broker.services.sql.query import Query, Question, check_files, check_params
 from pqbroker.broker.services.topics.finding import every_topic, find_topic, topic_resource
 from pqbroker.broker.services.topics.partitions import unknown_topic
+from pqbroker.broker.web.resources.contents import CONTENT, read
 from pqbroker.broker.web.resources.isolation import read_isolation
 from pqbroker.broker.web.routing.problems import Problem, bad_request, of_error
 from pqbroker.broker.web.routing.read_timestamps import find_read_timestamp
@@ -54,11 +56,12 @@ async def query(call: Call) -> Stream:
     isolation = read_isolation(body.get("isolation", "read_committed"), "body.isolation")
     question = Question(
         body["query"], format_, call.holder, body.get("timeout_ms"), body.get("explain", False), timestamp, isolation,
-        body.get("params"),
+        body.get("params"), await _read_files(body.pop("files", {})),
     )  # fmt: skip
     settings = call.node.settings
     try:
         check_params(question.params, settings)
+        check_files(question.files, settings)
     except QueryRefused as refusal:
         raise _problem(refusal) from None
     targets = CallersTargets(call)
@@ -66,6 +69,15 @@ async def query(call: Call) -> Stream:
     if question.explain:
         return Stream(JSON, _explained(asked), has_end=True)
     return Stream(CONTENT_TYPES[format_], _answered(asked, format_, targets), has_end=True)
+
+
+async def _read_files(given: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return the files of a body, in a thread: they may be long. Problem."""
+    if not given:
+        return {}
+    return await asyncio.to_thread(
+        lambda: {name: read(content, f"body.files[{name[:100]!r}]") or b"" for name, content in given.items()}
+    )
 
 
 class CallersTargets:
@@ -192,6 +204,7 @@ ROUTES = (
                 "format": TEXT, "timeout_ms": {"type": "integer", "minimum": 1}, "explain": {"type": "boolean"},
                 "timestamp": _TIMESTAMP, "transaction": TEXT, "isolation": TEXT,
                 "params": {"type": ["array", "object", "null"]},
+                "files": {"type": "object", "properties": {}, "additionalProperties": CONTENT},
             },
         ),
         body_example={"query": 'SELECT "$row_index", key FROM "orders" WHERE "$row_index" > 41', "format": "json"},

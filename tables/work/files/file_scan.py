@@ -20,6 +20,8 @@ class FileScan:
         self.relation = relation
         self._name: str = place["name"]
         self._file = open_file(place)
+        self._size = self._file.seek(0, os.SEEK_END)
+        self._file.seek(0)
         self._columns = self._opened(place["columns_max"])
         named = [name for name in self.types if has_star or folded(name) in used]
         self.columns = named or [next(iter(self.types))]
@@ -35,7 +37,7 @@ class FileScan:
 
     def rows(self, tally: Tally) -> Iterator[Any]:
         """Yield the rows, once. QueryRefused, which the tally keeps too: DuckDB does not pass it on."""
-        tally.stored_bytes += os.fstat(self._file.fileno()).st_size
+        tally.stored_bytes += self._size
         with self._refusing(tally):
             for batch in self._columns.read(self.columns):
                 tally.rows += batch.num_rows

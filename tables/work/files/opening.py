@@ -1,9 +1,10 @@
-"""A file of the directory for SQL, opened: a regular file of that directory, whatever links, devices and pipes lie
-beside it."""
+"""A file of SQL, opened: a regular file of the directory for them, whatever links, devices and pipes lie beside it, or
+one that came with the query and lies in memory."""
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from io import BytesIO
 from typing import Any, BinaryIO
 
 from pqbroker.tables.local_files import relation_of
@@ -11,10 +12,13 @@ from pqbroker.tables.work.refusal import QueryRefused
 
 
 def open_file(place: Mapping[str, Any]) -> BinaryIO:
-    """Return the file of a `place` {directory, name, bytes_max}. QueryRefused NO_FILE, INVALID_FILE, FILE_TOO_LARGE.
+    """Return the file of a `place`: {directory, name, bytes_max}, or {content} of one that came with the query.
+    QueryRefused NO_FILE, INVALID_FILE, FILE_TOO_LARGE.
 
     The file is looked at before it is opened, for opening a device may act, and after, for it may be another by then.
     """
+    if (content := place.get("content")) is not None:
+        return BytesIO(content)
     name, most = place["name"], place["bytes_max"]
     try:
         directory = os.open(place["directory"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -46,6 +50,21 @@ def open_file(place: Mapping[str, Any]) -> BinaryIO:
         file.close()
         raise
     return file
+
+
+def sent_files(sizes: Iterable[tuple[str, int]], payload: bytes | bytearray | memoryview) -> Mapping[str, bytes]:
+    """Return the files that came with a query, by name; they lie in `payload` one behind the other."""
+    found: dict[str, bytes] = {}
+    start = 0
+    for name, size in sizes:
+        found[name] = bytes(payload[start : start + size])
+        start += size
+    return found
+
+
+def with_content(place: Mapping[str, Any], sent: Mapping[str, bytes]) -> Mapping[str, Any]:
+    """Return the place of a file with its content, where it came with the query."""
+    return {**place, "content": sent[place["name"]]} if place.get("is_sent") else place
 
 
 def damaged(name: str, reason: str) -> QueryRefused:

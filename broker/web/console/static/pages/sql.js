@@ -15,6 +15,7 @@ export function Sql({ query, isPlan }) {
   const [busy, setBusy] = useState(null);
   const [turn, setTurn] = useState(0);
   const [saved, setSaved] = useState(savedQueries);
+  const [files, setFiles] = useState([]);
   const editor = useRef(null);
   useEffect(() => {
     setText(query ?? "");
@@ -22,7 +23,7 @@ export function Sql({ query, isPlan }) {
     if (!query) return undefined;
     const stop = new AbortController();
     setBusy(stop);
-    answer(query, isPlan, stop.signal).then((found) => {
+    answer(query, isPlan, files, stop.signal).then((found) => {
       if (stop.signal.reason === LEFT) return;
       setBusy(null);
       setState(found);
@@ -49,6 +50,8 @@ export function Sql({ query, isPlan }) {
       <button disabled=${busy !== null} onClick=${() => run(true)}>Explain</button>
       ${busy && html`<button onClick=${() => busy.abort()}>Stop</button><span class="dim" role="status">The query runs …</span>`}
       <span class="dim"><kbd>Ctrl</kbd> <kbd>Enter</kbd> runs it. A topic is a table; a query only reads.</span></div>
+    <div class="bar"><label>Files to send with a query <input type="file" multiple accept=".csv,.parquet" onChange=${(event) => setFiles([...event.target.files])} /></label>
+      ${files.map((file) => html`<code key=${file.name}>files.${/^[A-Za-z_]\w*\.\w+$/.test(file.name) ? file.name : `"${file.name.replaceAll('"', '""')}"`}</code>`)}</div>
     ${state.problem && html`<${Trouble} problem=${state.problem} />${placed(query, state.problem.message)}`}
     ${state.rows && html`<${Rows} state=${state} />`}
     ${state.plan && html`<${Plan} plan=${state.plan} />`}
@@ -100,15 +103,26 @@ export function address(query, isPlan = false) {
   return `#/${isPlan ? "explain" : "sql"}/${name(query)}`;
 }
 
-async function answer(query, isPlan, signal) {
+async function answer(query, isPlan, files, signal) {
   const begun = performance.now();
   try {
-    if (isPlan) return { ...NOTHING, plan: await ask("/v1/sql", "POST", { query, explain: true }, signal) };
-    const { rows, isCut } = await askLines("/v1/sql", { query }, ROWS_MAX, signal);
+    const body = files.length ? { query, files: Object.fromEntries(await Promise.all(files.map(content))) } : { query };
+    if (isPlan) return { ...NOTHING, plan: await ask("/v1/sql", "POST", { ...body, explain: true }, signal) };
+    const { rows, isCut } = await askLines("/v1/sql", body, ROWS_MAX, signal);
     return { ...NOTHING, rows, isCut, ms: performance.now() - begun };
   } catch (problem) {
     return { ...NOTHING, problem };
   }
+}
+
+/** A file's name, and its content as the broker takes it. */
+function content(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve([file.name, { base64: reader.result.slice(reader.result.indexOf(",") + 1) }]);
+    reader.onerror = () => reject({ message: `${file.name} is unreadable: ${reader.error.message}`, cure: "Choose the file again." });
+    reader.readAsDataURL(file);
+  });
 }
 
 function Rows({ state }) {
