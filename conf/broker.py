@@ -417,6 +417,7 @@ class BrokerSettings:
     peer_frame_bytes_max: int = peers.PEER_FRAME_BYTES_MAX
     peer_request_timeout_ms: int = peers.PEER_REQUEST_TIMEOUT_MS
     node_silence_ms: int = peers.NODE_SILENCE_MS
+    node_return_ms: int = peers.NODE_RETURN_MS
     search_searches_max: int = search.SEARCHES_MAX
     search_searches_waiting_max: int = search.SEARCHES_WAITING_MAX
     search_time_ms_max: int = search.SEARCH_TIME_MS_MAX

@@ -22,3 +22,9 @@ NODE_SILENCE_MS = setting(
     "that hears nothing from the first one as long stops answering.",
     low=1_000, high=600_000,
 )  # fmt: skip
+NODE_RETURN_MS = setting(
+    "pqbroker.node.return.ms", Kind.INT, 5_000,
+    "Time that a node of a broker with several has to serve after it was gone, before the cells that it had are moved "
+    "back to it, one after the other.",
+    high=86_400_000,
+)  # fmt: skip

@@ -117,6 +117,10 @@ class EngineCannot(EngineError):
         self.cure = cure
 
 
+class CellInUse(EngineError):
+    """Another process has the cell open."""
+
+
 class NoRoom(EngineError):
     """A cell cannot be opened for writing, since its disk is full. Nothing is lost."""
 

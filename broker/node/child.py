@@ -45,6 +45,8 @@ class ParentsUser:
         loop = asyncio.get_running_loop()
         self.is_open: asyncio.Future[None] = loop.create_future()
         self.gone: asyncio.Future[None] = loop.create_future()
+        self._server: Server | None = None
+        """Server of this node; None until it serves."""
 
     def opened(self, link: PeerLink) -> None:
         self.is_open.set_result(None)
@@ -53,9 +55,25 @@ class ParentsUser:
         """No note is known."""
         raise LinkBroken("a note came from the parent process")
 
+    def serve(self, server: Server) -> None:
+        """Have this server answer the parent from now on."""
+        self._server = server
+
     async def answer(self, link: PeerLink, payload: bytes) -> bytes:
-        """Refuse: the parent asks nothing."""
-        raise PeerRefused("a node answers its parent nothing")
+        """Answer the parent, which asks the first node about cells. PeerRefused."""
+        try:
+            method, head, _ = decode_peer_call(payload)
+        except LinkBroken as broken:
+            raise PeerRefused(str(broken)) from broken
+        if self._server is None:
+            raise PeerRefused("this node does not serve yet")
+        if method is PeerMethod.STOPPING:
+            self._server.keep_homes()
+        elif method is PeerMethod.EMPTY_NODE:
+            await self._server.empty_node(int(head))
+        else:
+            raise PeerRefused(f"a node answers its parent no {method.name}")
+        return encode_peer_call(method, None)
 
     def closed(self, link: PeerLink, why: str) -> None:
         if not self.gone.done():
@@ -102,6 +120,7 @@ async def _run(parents: socket.socket, secret: bytes) -> int:
         start = ServeStart(settings, locations, orders.first_user, orders)
 
         def ready(server: Server) -> None:
+            user.serve(server)
             addresses = {"http": server.http_url}
             link.note(encode_peer_call(PeerMethod.READY, addresses))
 

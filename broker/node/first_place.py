@@ -3,13 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from pqbroker.broker.kafka.net.dispatch import Dispatcher
 from pqbroker.broker.kafka.net.forwarding import answer_forwarded
 from pqbroker.broker.node.admissions import answer_admission
 from pqbroker.broker.node.mirrored_rows import HIVE, SCHEME
-from pqbroker.broker.node.node_place import NodePlace
+from pqbroker.broker.node.node_place import FIRST, NodePlace
 from pqbroker.broker.node.partition_copies import PartitionCopies
 from pqbroker.broker.node.parts import Node
 from pqbroker.broker.node.running_tablets import (
@@ -26,12 +26,18 @@ from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
 from pqbroker.pq.serving.timestamps import NodeTimestamps
 from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.bundles.hive import CellState
-from pqbroker.storage.bundles.placement import home_of
-from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.engine import CommitRefused, EngineError, ShardLost
 from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.tablets.numbered_changes import ChangeLog, NumberedChange
 
 log = logging.getLogger(__name__)
+
+PLACING_LOOK_S: Final = 0.05
+"""Seconds between looks for nodes that are gone, and that came back."""
+PLACED_AGAIN_S: Final = 0.5
+ABSENT_S: Final = 30.0
+"""Seconds that nodes have to come after a start, or after the system cell was opened again, before others run their
+cells."""
 
 
 class FirstPlace:
@@ -44,6 +50,15 @@ class FirstPlace:
         self._door = PeerDoor(place.terms, self, links_max=2 * place.count)
         self._ends: dict[PeerLink, list[Callable[[], None]]] = {}
         """Links, each with what ends its following."""
+        self._since: dict[int, float] = {}
+        """Nodes that follow, each with the time since when."""
+        self._gone: dict[int, float] = {}
+        """Nodes that do not follow, each with the time from which others run its cells."""
+        self._came = asyncio.Event()
+        self._allowed_s = 0.0
+        """Seconds that a node whose link closes has to come again before others run its cells."""
+        self._keeps_homes = False
+        """True once the whole broker stops: then cells stay where they are."""
         self._told: dict[PeerLink, dict[CellId, Mapping[TabletId, int]]] = {}
         """Links that follow, each with what its node knows of tablets that others run."""
         self.copies = PartitionCopies(
@@ -53,6 +68,11 @@ class FirstPlace:
 
     async def start(self) -> None:
         """Open the door. OSError."""
+        self._place.present.add(self._place.number)
+        now = self._node.loop.time()
+        self._since[self._place.number] = now
+        others = range(FIRST + 1, self._place.count + 1)
+        self._gone = dict.fromkeys(others, now + ABSENT_S)
         await self._door.open(self._place.door)
 
     async def stop(self) -> None:
@@ -66,10 +86,53 @@ class FirstPlace:
                 self._tell(link, own)
             await asyncio.sleep(RUNNING_LOOK_S)
 
+    async def keep_placing(self) -> None:
+        """Have others run the cells of nodes that are gone, and give them back, for as long as this runs."""
+        while True:
+            await asyncio.sleep(PLACING_LOOK_S)
+            if self._keeps_homes:
+                continue
+            try:
+                await self._place_cells()
+            except (BundleRefused, CommitRefused, EngineError, ShardLost) as refused:
+                log.warning("cells of nodes that are gone, or came back, move later: %s", refused)
+                await asyncio.sleep(PLACED_AGAIN_S)
+
+    async def _place_cells(self) -> None:
+        others, now = self._node.cell.current.others, self._node.loop.time()
+        for node in [node for node, since in sorted(self._gone.items()) if since <= now]:
+            await others.take_over(node)
+        return_s = self._node.settings.node_return_ms / 1000
+        await others.give_back({node for node, since in self._since.items() if now - since >= return_s})
+
     def begin_again(self) -> None:
         """Have all nodes follow the scheme and the hive of the system cell's new opening."""
+        self._allowed_s = ABSENT_S
         for link in list(self._ends):
             link.close("the system cell was opened again")
+        self._allowed_s = 0.0
+
+    def keep_homes(self) -> None:
+        """Move no cell any more."""
+        self._keeps_homes = True
+
+    async def empty(self, node: int) -> None:
+        """Have the others run the cells of a node that is to be restarted. PeerRefused."""
+        others = set(range(FIRST, self._place.count + 1)) - {node}
+        try:
+            async with asyncio.timeout(ABSENT_S):
+                while not others <= self._place.present:
+                    self._came.clear()
+                    await self._came.wait()
+        except TimeoutError:
+            missing = ", ".join(map(str, sorted(others - self._place.present)))
+            raise PeerRefused(f"its cells stay, because these nodes do not serve: {missing}") from None
+        self._place.present.discard(node)
+        self._since.pop(node, None)
+        try:
+            await self._node.cell.current.others.empty(node)
+        except (CommitRefused, EngineError, ShardLost) as refused:
+            raise PeerRefused(str(refused)) from refused
 
     def opened(self, link: PeerLink) -> None:
         self._ends[link] = []
@@ -80,10 +143,8 @@ class FirstPlace:
         if method is not PeerMethod.CONFIRM:
             raise LinkBroken(f"a note {method.name} came from node {link.node}")
         self._forget(link.node)
-        found = decode_tablets(head)
-        strange = [cell for cell in found if home_of(cell, self._place.count) != link.node]
-        if strange:
-            raise LinkBroken(f"node {link.node} says that it runs cell {strange[0]}, which is not its own")
+        # It may name a cell that it was to leave a moment ago: that counts no more.
+        found = {cell: tablets for cell, tablets in decode_tablets(head).items() if self._home(cell) == link.node}
         self._place.elsewhere.update(found)
         self.copies.follow()
 
@@ -117,17 +178,23 @@ class FirstPlace:
         self._told.pop(link, None)
         if not any(other.node == link.node for other in self._ends):
             self._forget(link.node)
+            self._place.present.discard(link.node)
+            self._since.pop(link.node, None)
+            self._gone[link.node] = self._node.loop.time() + self._allowed_s
         self.copies.follow()
         log.warning("the link of node %d closed: %s", link.node, why)
 
     def _forget(self, node: int) -> None:
-        for cell in [cell for cell in self._place.elsewhere if home_of(cell, self._place.count) == node]:
+        for cell in [cell for cell in self._place.elsewhere if self._home(cell) == node]:
             del self._place.elsewhere[cell]
 
     def _link_to(self, cell: CellId) -> PeerLink | None:
         """Return the open link to the node that a cell is home at, the latest of several."""
-        node = home_of(cell, self._place.count)
+        node = self._home(cell)
         return next((link for link in reversed(self._ends) if link.node == node and link.is_open), None)
+
+    def _home(self, cell: CellId) -> int | None:
+        return self._node.cell.current.others.node_of(cell)
 
     def _logs(self) -> dict[str, ChangeLog]:
         opened = self._node.cell.current
@@ -146,6 +213,10 @@ class FirstPlace:
             await following.catch_up(changes, numbers.get(name))
         if link in self._ends:
             self._told[link] = {}
+            self._gone.pop(link.node, None)
+            self._place.present.add(link.node)
+            self._came.set()
+            self._since.setdefault(link.node, self._node.loop.time())
             self._tell(link, running_tablets(self._node.cell.current, with_system=True), is_all=True)
 
     def _tell(self, link: PeerLink, own: CellTablets, *, is_all: bool = False) -> None:
@@ -156,7 +227,7 @@ class FirstPlace:
             **own,
             **{
                 cell: tablets for cell, tablets in self._place.elsewhere.items()
-                if home_of(cell, self._place.count) != link.node
+                if self._home(cell) != link.node
             },
         }
         changed = {cell: tablets for cell, tablets in now.items() if known.get(cell) != tablets}

@@ -20,7 +20,7 @@ from pqbroker.broker.services.cells.cell_owner import OpenCell
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
 from pqbroker.storage.engine import CommitRefused
-from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
+from pqbroker.storage.ids import CellId, TabletId
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class MemberLink:
         async def changed() -> None:
             opened = serving()
             await opened.topics.follow_scheme()
-            await opened.others.follow_filters()
+            await opened.others.follow_homes()
 
         await self.rows.follow(changed)
 

@@ -37,10 +37,13 @@ class NodePlace:
         first = own - self.number + FIRST
         return tuple(range(first, first + self.count))
 
+    present: set[int] = field(default_factory=set)
+    """Numbers of the nodes that serve, as the first node knows them."""
+
     @property
     def cells(self) -> CellPlace:
         """Return the place as the node's cells need it."""
-        alone = CellPlace(self.engine, self.number, self.count, self.elsewhere)
+        alone = CellPlace(self.engine, self.number, self.count, self.elsewhere, present=self.present)
         member = self.member
         if member is None:
             return alone

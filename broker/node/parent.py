@@ -2,8 +2,8 @@
 
 It serves nothing. It locks the directory, holds the ports, starts the nodes, kills one that does not answer and starts
 one again that has ended, which `child_states.py` describes. A node is started again only after its process is gone, so
-no cell has two owners. The lock of the directory belongs to the nodes too: while one of them still stops, no other
-parent starts.
+no cell has two owners. After SIGHUP it restarts all nodes, one after the other. The lock of the directory belongs to
+the nodes too: while one of them still stops, no other parent starts.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from pqbroker.broker.node.child import SECRET_BYTES
 from pqbroker.broker.node.child_states import ChildEvent, ChildHistory, ChildState
 from pqbroker.broker.node.orders import Orders
 from pqbroker.broker.node.serve import ServeError, ServeStart, WrongSettings, loop_factory, stop_on_signals
-from pqbroker.broker.peers.link_rules import LinkTerms
+from pqbroker.broker.peers.link_rules import LinkBusy, LinkTerms
 from pqbroker.broker.peers.peer_frames import LinkBroken
 from pqbroker.broker.peers.peer_link import PeerLink, PeerRefused
 from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
@@ -44,6 +44,10 @@ LEAVING_S: Final = 5.0
 KILL_LOOK_S: Final = 10.0
 STOP_BEYOND_DRAIN_S: Final = 20.0
 """Seconds that a node has to stop, beside its drain timeout, before it is killed."""
+EMPTYING_S: Final = 60.0
+"""Seconds that the cells of a node have to be open at others before its restart is given up."""
+KEEPING_S: Final = 2.0
+"""Seconds that a first node has to note that all of them stop."""
 _CHILD: Final = "pqbroker.broker.node.child"
 
 
@@ -119,6 +123,10 @@ class NodeProcess:
         self._history = ChildHistory()
         self._process: asyncio.subprocess.Process | None = None
         self._stops = asyncio.Event()
+        self._serves = asyncio.Event()
+        self._link: PeerLink | None = None
+        self._is_restarted = False
+        """True while it ends because of `restart`."""
         loop = asyncio.get_running_loop()
         self._clock = loop.time
         self.served: asyncio.Future[Any] = loop.create_future()
@@ -139,6 +147,9 @@ class NodeProcess:
             if not self._history.has_served:
                 self.failed.set_result(status)
                 return
+            if self._is_restarted:
+                self._is_restarted = False
+                continue
             back_off_s = self._history.back_off_s
             log.error("node %d ended with status %d; it is started again in %g s", self.number, status, back_off_s)
             try:
@@ -151,6 +162,30 @@ class NodeProcess:
         """Have the process stop as after SIGTERM; kill it when it takes longer."""
         self._history.step(ChildEvent.STOP, self._clock())
         self._stops.set()
+        await self._terminate(allowed_s)
+
+    async def restart(self, allowed_s: float) -> bool:
+        """Have the process stop as after SIGTERM, and start again; return True when it serves."""
+        self._is_restarted = True
+        await self._terminate(allowed_s)
+        self._serves.clear()
+        try:
+            async with asyncio.timeout(STARTING_S):
+                await self._serves.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def ask(self, method: PeerMethod, head: Any, timeout_s: float) -> None:
+        """Ask the process for something that has no answer. PeerRefused."""
+        if self._link is None:
+            raise PeerRefused(f"node {self.number} does not run")
+        try:
+            await self._link.ask(encode_peer_call(method, head), timeout_s)
+        except LinkBusy as busy:
+            raise PeerRefused(str(busy)) from busy
+
+    async def _terminate(self, allowed_s: float) -> None:
         process = self._process
         if process is None:
             return
@@ -182,8 +217,10 @@ class NodeProcess:
         watch = _Watch(self, process, self._settings.node_silence_ms / 1000)
         loop = asyncio.get_running_loop()
         _, link = await loop.create_unix_connection(lambda: PeerLink(terms, watch, is_door=True), sock=ours)
+        self._link = link
         status = await process.wait()
-        self._process = None
+        self._process = self._link = None
+        self._serves.clear()
         link.close("the process has ended")
         watch.forget()
         self._history.step(ChildEvent.END, self._clock())
@@ -196,6 +233,7 @@ class NodeProcess:
     def note_ready(self, told: Any) -> None:
         """Note that the process serves."""
         self._history.step(ChildEvent.SERVE, self._clock())
+        self._serves.set()
         if not self.served.done():
             self.served.set_result(told)
 
@@ -271,6 +309,7 @@ class Parent:
         self._stop_s = settings.drain_timeout_ms / 1000 + STOP_BEYOND_DRAIN_S
         self._settings = settings
         self._lock = lock
+        self._restarting: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
         """Start the first node, then the others; print the line of a start; stop all after a signal. ServeError."""
@@ -284,13 +323,37 @@ class Parent:
                 await _until_serving(some, [stopping, *keeping])
             if not stopping.done():
                 self._print_start(nodes[0].served.result())
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._restart_soon, nodes)
             await _first_of([stopping, *keeping])
             log.info("stopping: the nodes stop")
+            await _keep_homes(nodes[0])
             return 0
         finally:
+            if self._restarting is not None:
+                self._restarting.cancel()
             await _stop_all(nodes, self._stop_s)
             for task in keeping:
                 task.cancel()
+
+    def _restart_soon(self, nodes: list[NodeProcess]) -> None:
+        if self._restarting is not None and not self._restarting.done():
+            log.warning("the nodes are being restarted already")
+            return
+        self._restarting = asyncio.get_running_loop().create_task(self._restart_all(nodes))
+
+    async def _restart_all(self, nodes: list[NodeProcess]) -> None:
+        """Restart one node after the other, the first one last; each after others have taken its cells."""
+        for node in reversed(nodes):
+            try:
+                await nodes[0].ask(PeerMethod.EMPTY_NODE, node.number, EMPTYING_S)
+            except PeerRefused as refused:
+                log.error("node %d is not restarted, nor the others after it: %s", node.number, refused)
+                return
+            log.info("node %d is restarted", node.number)
+            if not await node.restart(self._stop_s):
+                log.error("node %d does not serve again; the others are not restarted", node.number)
+                return
+        log.info("all nodes were restarted")
 
     def _print_start(self, told: Any) -> None:
         orders = self._orders
@@ -320,6 +383,14 @@ async def _first_of(ends: list[asyncio.Future[Any]]) -> None:
     for end in done:
         if isinstance(end, asyncio.Task):
             end.result()
+
+
+async def _keep_homes(first: NodeProcess) -> None:
+    """Have the first node leave the cells where they are, while the others stop."""
+    try:
+        await first.ask(PeerMethod.STOPPING, None, KEEPING_S)
+    except PeerRefused as refused:
+        log.info("the first node stops too: %s", refused)
 
 
 async def _stop_all(nodes: list[NodeProcess], allowed_s: float) -> None:

@@ -239,7 +239,7 @@ class Server:
             member = self._member
             looks += [member.watch(), member.follow(self._serving), member.keep_telling(self._serving)]
         if self._first is not None:
-            looks += [self._first.keep_telling(), self._first.copies.run()]
+            looks += [self._first.keep_telling(), self._first.keep_placing(), self._first.copies.run()]
         works = (self.node.feeding.run(self.node), self.node.cleaner.run(self.node), self.node.health.run(self.node))
         periodic = (self._retain(), self._trim_queues(), self._renew(), self._take_series(), *works, *looks)
         for work in (self._cell.watch(self._opened), *periodic):
@@ -335,6 +335,16 @@ class Server:
         if self._audit is not None:
             self._audit.close()
 
+    def keep_homes(self) -> None:
+        """Move no cell between nodes any more: all of them stop."""
+        if self._first is not None:
+            self._first.keep_homes()
+
+    async def empty_node(self, node: int) -> None:
+        """Have others run the cells of a node that is to be restarted. PeerRefused."""
+        assert self._first is not None
+        await self._first.empty(node)
+
     def cut(self) -> None:
         """Cut every connection of Kafka clients, as the end of a process does: nothing more is answered."""
         for connection in self.node.connections:
@@ -408,7 +418,9 @@ class Server:
 
     def _leaders(self) -> Leaders:
         own, place = self._settings.node_id, self._place
-        return Leaders(own) if place is None else Leaders(own, place.ids(own), place.elsewhere)
+        if place is None:
+            return Leaders(own)
+        return Leaders(own, place.ids(own), place.elsewhere, lambda: self._cell.current.hive.homes)
 
     @property
     def handshakes(self) -> "Handshakes | None":

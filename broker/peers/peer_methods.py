@@ -31,6 +31,10 @@ class PeerMethod(IntEnum):
     """A node has opened a new cell, which the hive is to note."""
     RUNNING = 9
     """A note of the first node with the tablets that others than the receiver run, by cell."""
+    STOPPING = 10
+    """The parent process says to the first node that all nodes stop: their cells stay where they are."""
+    EMPTY_NODE = 11
+    """The parent process has the first node move all cells away from a node that it restarts."""
     COPY_OFFSETS = 20
     """The first node asks for the offsets of groups in some tablets."""
     COMMIT_OFFSETS = 21

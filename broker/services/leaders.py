@@ -4,13 +4,14 @@ A broker of one node runs everything there. Of several nodes the first one runs 
 groups.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
-from pqbroker.storage.bundles.placement import Elsewhere, home_of
+from pqbroker.storage.bundles.cell_homes import CellHome, node_of
+from pqbroker.storage.bundles.placement import Elsewhere
 from pqbroker.storage.ids import CellId
 
 NO_NODE: Final = -1
@@ -22,9 +23,14 @@ NO_EPOCH: Final = -1
 class Leaders:
     """The nodes of the cluster and what each of them runs, as the node `own` knows it; nodes by their ids."""
 
-    def __init__(self, own: int, nodes: Sequence[int] = (), elsewhere: Elsewhere = MappingProxyType({})) -> None:
-        """`nodes`: ids of several nodes, the one with the system cell first; `elsewhere`: what others of them run."""
+    def __init__(
+        self, own: int, nodes: Sequence[int] = (), elsewhere: Elsewhere = MappingProxyType({}),
+        homes: Callable[[], Mapping[CellId, CellHome]] = lambda: MappingProxyType({}),
+    ) -> None:
+        """`nodes`: ids of several nodes, the one with the system cell first; `elsewhere`: what others of them run;
+        `homes`: homes of cells."""
         self.own = own
+        self._homes = homes
         self._elsewhere = elsewhere
         self.nodes = nodes or (own,)
         """All nodes, whether they serve now or are started again."""
@@ -68,8 +74,9 @@ class Leaders:
         return self.controller
 
     def of_cell(self, cell: CellId) -> int:
-        """The node that runs a cell."""
-        return self.nodes[home_of(cell, len(self.nodes)) - 1]
+        """The node that runs a cell; NO_NODE where none does yet."""
+        number = node_of(self._homes(), cell, len(self.nodes))
+        return NO_NODE if number is None else self.nodes[number - 1]
 
     def can_have(self, replicas: Iterable[int]) -> bool:
         """Return True if a partition can be assigned to these nodes: a partition has one replica."""

@@ -14,7 +14,7 @@ from pqbroker.cli.web import DEFAULT_HTTP, Web
 cells = Family("List, create and remove the cells of a pqbroker.")
 bundles = Family("List, create, change and remove bundles of cells of a pqbroker.")
 
-_CELL_COLUMNS = ("id", "bundle", "health", "generation", "tablets", "cause")
+_CELL_COLUMNS = ("id", "bundle", "health", "node", "generation", "tablets", "cause")
 _BUNDLE_COLUMNS = ("name", "health", "node_tag_filter", "cells")
 
 CellId = Annotated[int, Argument(metavar="CELL", least=0, most=INT32_MAX, help="Id of the cell.")]
@@ -34,7 +34,7 @@ def list_cells(http: Http = DEFAULT_HTTP, json: Json = False) -> None:
         for cell in found:
             show_json(cell)
     else:
-        show_table(_CELL_COLUMNS, ([_shown(cell[name]) for name in _CELL_COLUMNS] for cell in found))
+        show_table(_CELL_COLUMNS, ([_shown(cell.get(name)) for name in _CELL_COLUMNS] for cell in found))
 
 
 @declare(cells, "create", "pqbroker cell create fast")
@@ -66,6 +66,24 @@ def remove_cell(
         show_json({"cell": cell, "removed": True})
     else:
         say(f"removed cell {cell}")
+
+
+@declare(cells, "move", "pqbroker cell move 3 --node 2")
+def move_cell(
+    cell: CellId,
+    node: Annotated[
+        int, option("--node", metavar="NUMBER", least=1, most=INT32_MAX, help="Number of the node, from 1.")
+    ],
+    http: Http = DEFAULT_HTTP,
+    json: Json = False,
+) -> None:
+    """Have another node of a broker with several run a cell, while its topics are served."""
+    with Web(http) as web:
+        moved = web.post(f"/v1/cells/{cell}/move", {"node": node}, "id")
+    if json:
+        show_json(moved)
+    else:
+        say(f"cell {moved['id']} is at node {moved['node']}, {moved['health']}")
 
 
 @declare(bundles, "list", "pqbroker bundle list")

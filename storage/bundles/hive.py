@@ -8,13 +8,14 @@ bundles of its own stores what it always did. Ids are never given out twice.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE, Bundle, BundleRefused, check_removal
+from pqbroker.storage.bundles.cell_homes import HOME_COLUMNS, CellHome
 from pqbroker.storage.bundles.cell_opening import OPENING_COLUMNS, CellOpening
 from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.tablets.base_tablet import BaseTablet
@@ -30,7 +31,9 @@ HIVE_FACTS = "facts"
 BUNDLES = "bundles"
 CELLS = "cells"
 OPENINGS = "openings"
-"""Row sets of the hive; that of openings is laid out with the first one, and left alone by earlier releases."""
+HOMES = "homes"
+"""Row sets of the hive; those of openings and homes are laid out with the first one, and left alone by earlier
+releases."""
 BUNDLES_MAX = 100
 
 T = TypeVar("T")
@@ -56,12 +59,13 @@ class CellRecord:
 class HiveState:
     """The state that the rows of a hive describe. Only `follow` changes it."""
 
-    __slots__ = ("bundles", "cells", "facts", "openings")
+    __slots__ = ("bundles", "cells", "facts", "homes", "openings")
 
     def __init__(self) -> None:
         self.bundles: dict[str, Bundle] = {DEFAULT_BUNDLE: Bundle(DEFAULT_BUNDLE)}
         self.cells: dict[CellId, CellRecord] = {}
         self.openings: dict[CellId, CellOpening] = {}
+        self.homes: dict[CellId, CellHome] = {}
         self.facts: dict[str, Any] = {}
 
     def check(self) -> None:
@@ -92,6 +96,10 @@ class HiveState:
             self.openings.pop(CellId(item), None)
             if stored is not None:
                 self.openings[CellId(item)] = CellOpening.read(CellId(item), stored)
+        elif row_set == HOMES:
+            self.homes.pop(CellId(item), None)
+            if stored is not None:
+                self.homes[CellId(item)] = CellHome.read(CellId(item), stored)
 
 
 class Hive:
@@ -170,6 +178,11 @@ class Hive:
         """Return the last known opening of each cell; those of cells that were never open are missing."""
         return MappingProxyType(self._state.openings)
 
+    @property
+    def homes(self) -> Mapping[CellId, CellHome]:
+        """Return the homes of cells among several nodes; a broker that had one node only has none."""
+        return MappingProxyType(self._state.homes)
+
     async def create_bundle(self, bundle: Bundle) -> None:
         """BundleRefused when the name is taken, or there are too many."""
 
@@ -247,6 +260,20 @@ class Hive:
 
         return await self._change(plan)
 
+    async def set_homes(self, homes: Sequence[CellHome]) -> None:
+        """Note where cells live now, in one commit; cells that are gone are left out."""
+        if all(self.homes.get(home.cell) == home for home in homes):
+            return
+
+        def plan(changes: RowChanges) -> None:
+            if HOMES not in changes.row_sets:
+                changes.create_row_set(HOMES, [("cell", "int")], HOME_COLUMNS)
+            for home in homes:
+                if home.cell in self.cells:
+                    changes.put(HOMES, (home.cell,), home.row())
+
+        await self._change(plan)
+
     async def forget_cell(self, cell: CellId) -> None:
         """Forget a cell. What it stored is gone."""
 
@@ -254,6 +281,8 @@ class Hive:
             changes.delete(CELLS, (cell,))
             if OPENINGS in changes.row_sets:
                 changes.delete(OPENINGS, (cell,))
+            if HOMES in changes.row_sets:
+                changes.delete(HOMES, (cell,))
 
         await self._change(plan)
 

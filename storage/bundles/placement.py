@@ -35,11 +35,6 @@ def place(count: int, bundle: str, tablets: Mapping[CellId, int]) -> list[CellId
     return found
 
 
-def home_of(cell: CellId, nodes: int) -> int:
-    """Return the number of the node, from 1, that opens a cell: the first one has the system cell."""
-    return 1 if cell == SYSTEM_CELL else (cell - 1) % nodes + 1
-
-
 def cells_to_open(cells: Mapping[CellId, str], bundles: Iterable[Bundle], tags: Collection[str]) -> set[CellId]:
     """Return which cells, by id with their bundles' names, a node with these tags opens: the system cell always."""
     matching = {bundle.name for bundle in bundles if bundle.filter.matches(tags)}

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from pqbroker.conf.storage import MAIN_POOL
 from pqbroker.storage.disk.mending.facts_copy import FACTS_COPY, FACTS_FILE, choose_facts, encode_copy, has_facts
-from pqbroker.storage.engine import DirectoryGone, EngineError, Fenced, ShardLost
+from pqbroker.storage.engine import CellInUse, DirectoryGone, EngineError, Fenced, ShardLost
 
 _log = logging.getLogger(__name__)
 FORMAT = 3
@@ -175,7 +175,7 @@ class CellDirectory:
         except BlockingIOError:
             owner = os.pread(self._lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
             told = f"{self.path} is in use by process {owner}; stop it or choose another directory"
-            raise EngineError(told) from None
+            raise CellInUse(told) from None
 
     def _note_owner(self) -> None:
         """Note the owner for those who find the directory locked. A full disk leaves the note as it was: it only

@@ -27,6 +27,7 @@ class SeveralNodes:
         for name, text in {**TEST_ONLY, **settings}.items():
             self.command += ["--set", f"{name}={text}"]
         self.kafka = self.http = ""
+        self.directory = directory
         self._parent: subprocess.Popen[bytes] | None = None
 
     @property

@@ -1,7 +1,5 @@
-"""Place of a node among several, as its cells need it: which of them it opens, and where their directories are.
-
-Cells have fixed homes, the nodes in turn: all nodes know them without a word, and a node that is started again has the
-cells that it had. The parent process starts none before its predecessor is gone, so no cell has two owners.
+"""Place of a node among several, as its cells need it: its number, and where the directories of cells are. Which cells
+it opens, the hive says (`cell_homing.py`).
 """
 
 from collections.abc import Sequence
@@ -10,9 +8,8 @@ from typing import Protocol
 
 from pqbroker.broker.services.transactional_producers.admission import BatchAdmission
 from pqbroker.storage.bundles.hive import Hive
-from pqbroker.storage.bundles.placement import Elsewhere, home_of
 from pqbroker.storage.engine import Engine
-from pqbroker.storage.ids import CellId
+from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.tablets.scheme import AskTimestamps, Scheme
 
 CELLS_PER_NODE = 2
@@ -35,17 +32,15 @@ class CellPlace:
     engine: Engine
     number: int = 1
     count: int = 1
-    elsewhere: Elsewhere = field(default_factory=dict)
+    elsewhere: dict[CellId, dict[TabletId, int]] = field(default_factory=dict)
     mirrored: CopiedRows | None = None
     """None: the node has the system cell itself."""
+    present: set[int] = field(default_factory=set)
+    """Numbers of the nodes that serve now, as the first one knows them."""
     admission: BatchAdmission | None = None
     """The way to the coordinators of transactions; None: they are here."""
     ask_timestamps: AskTimestamps | None = None
     """The way to the commit timestamps of the node with the scheme; None: it is this one."""
-
-    def runs(self, cell: CellId) -> bool:
-        """Return True if the node opens this cell."""
-        return self.count == 1 or home_of(cell, self.count) == self.number
 
     def missing_cells(self, known: Sequence[CellId]) -> int:
         """Return how many data cells a start makes beside the known ones: enough for all nodes, where some of them

@@ -5,7 +5,8 @@
 
 A cell that cannot be opened is tried again, ever more seldom, and its topics answer NOT_LEADER_OR_FOLLOWER meanwhile;
 the others do not notice. While the system cell is lost those that are open serve on, and none is opened: what became of
-the scheme's last changes is not known then. A cell on a node whose tags its bundle's filter excludes is not opened.
+the scheme's last changes is not known then. A cell on a node whose tags its bundle's filter excludes is not opened, and
+of several nodes each opens the cells whose home it is.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from pqbroker.broker.services.cells.cell_homing import CellHoming
 from pqbroker.broker.services.cells.cell_place import CellPlace
 from pqbroker.broker.services.cells.move_history import MoveHistory
 from pqbroker.broker.services.cells.opening import level_of, open_or_read
@@ -33,6 +35,7 @@ from pqbroker.storage.bundles.placement import cells_to_open
 from pqbroker.storage.engine import (
     BackupFacts,
     BackupRefused,
+    CellInUse,
     CommitRefused,
     EngineError,
     Fenced,
@@ -57,11 +60,15 @@ _UNFINISHED = (
     "cells are open and `pqbroker transaction list --unfinished` shows none in doubt"
 )
 OPENING = "opening"
-"""Health of a cell that is opened for the first time: nothing of it is lost."""
+"""Health of a cell that is opened for the first time, or that the node before has not closed: nothing of it is
+lost."""
 READING_ONLY = "reading only"
 """Health of a cell that has no room to be written."""
 BACK_OFF_FIRST_S = 0.05
 BACK_OFF_MOST_S = 5.0
+GIVEN_S = 10.0
+"""Seconds that a node has to open a cell that it was given, before the caller learns that it is not open."""
+_GIVEN_LOOK_S = 0.02
 
 
 @dataclass(slots=True)
@@ -74,6 +81,8 @@ class _Watched:
     task: "asyncio.Task[None] | None" = None
     failure: str = ""
     """Reason why the cell is not open."""
+    is_held: bool = False
+    """True while the node before has it open still."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +118,7 @@ class DataCells:
         assert self._objects.keys() == OBJECT_KINDS.keys(), "each kind of object is served by one"
         self._moves = TabletMoves(parts.cells, parts.clock)
         self._gluing = gluing
+        self._homing = CellHoming(parts.place, parts.hive, self._weights)
         self._failed = failed
         self._watched: dict[CellId, _Watched] = {}
         self._changes = asyncio.Lock()
@@ -118,6 +128,7 @@ class DataCells:
         """Open the cells that this node runs; return when each was tried once. Removals that were begun end here."""
         for _ in range(self._place.missing_cells(list(self._hive.cells))):
             await self._hive.add_cell(DEFAULT_BUNDLE, self._settings.cells_max)
+        await self._homing.settle()
         wanted = self._wanted()
         for record in list(self._hive.cells.values()):
             if record.state is CellState.REMOVING:
@@ -144,7 +155,7 @@ class DataCells:
         watched = self._watched.get(cell)
         if watched is None:
             return "good" if cell in self._place.elsewhere else "offline"
-        return "failed" if watched.tried.is_set() else OPENING
+        return "failed" if watched.tried.is_set() and not watched.is_held else OPENING
 
     def failure(self, cell: CellId) -> str:
         """Return why a cell is not open, or for reading only; empty where it takes writes."""
@@ -156,8 +167,9 @@ class DataCells:
         record = self._hive.cells.get(cell)
         if record is None or self._cells.host(cell) is not None or cell in self._place.elsewhere:
             return ""
-        if not self._place.runs(cell):
-            return "the node that runs it has not opened it"
+        if not self._homing.runs(cell):
+            number = self.node_of(cell)
+            return f"node {number}, which runs it, has not opened it" if number else "no node runs it yet"
         wanted = self._hive.bundles[record.bundle].node_tag_filter
         tags = ", ".join(self._settings.node_tags) or "none"
         return f"bundle {record.bundle} runs on nodes of {wanted!r}, and pqbroker.node.tags of this one is {tags}"
@@ -169,6 +181,7 @@ class DataCells:
         """
         async with self._changes:
             record = await self._hive.add_cell(bundle, self._settings.cells_max)
+            await self._homing.settle()
             if record.cell in self._wanted():
                 watched = self._watch(record)
                 await watched.tried.wait()
@@ -205,8 +218,11 @@ class DataCells:
     async def remove(self, cell: CellId, *, evacuate: bool = False) -> None:
         """Delete a cell that no object has a tablet in; `evacuate`: after its tablets were moved to others of its
         bundle. BundleRefused, NoHealthyCell, CommitRefused, ShardLost, EngineError."""
-        if not self._place.runs(cell):
-            raise BundleRefused(f"cell {cell} is run by another node, and such a cell is not removed in this version")
+        if not self._homing.runs(cell):
+            raise BundleRefused(
+                f"cell {cell} is run by another node, and only the first one removes cells: move it there before, with "
+                f"`pqbroker cell move {cell}`"
+            )
         async with self._changes:
             self._cells.leaving.add(cell)
             try:
@@ -216,16 +232,66 @@ class DataCells:
             finally:
                 self._cells.leaving.discard(cell)
 
-    async def follow_filters(self) -> None:
-        """Open and close cells as the bundles' filters say now."""
+    def node_of(self, cell: CellId) -> int | None:
+        """Return the number of the node that opens a cell; None: none does yet."""
+        return self._homing.node_of(cell)
+
+    async def take_over(self, node: int) -> None:
+        """Have the other nodes run the cells of one that is gone. CommitRefused, ShardLost."""
+        if await self._homing.leave(node):
+            await self.follow_homes()
+
+    async def empty(self, node: int) -> None:
+        """Have the other nodes run the cells of one that is to stop; return when they have them open. CommitRefused,
+        ShardLost, EngineError."""
+        left = await self._homing.leave(node)
+        await self.follow_homes()
+        for cell in left:
+            await self._until_open(cell)
+
+    async def give(self, cell: CellId, node: int) -> None:
+        """Have another node run a cell from now on, while clients are served; return when it has it open.
+
+        BundleRefused, CommitRefused, ShardLost; EngineError where that takes too long: it is tried by itself then.
+        """
+        await self._homing.give(cell, node)
+        await self.follow_homes()
+        await self._until_open(cell)
+
+    async def give_back(self, nodes: set[int]) -> bool:
+        """Have one of these nodes, which was gone, run a cell again that is its own. False: there is none. Raises as
+        `give`."""
+        home = self._homing.away(nodes)
+        if home is None:
+            return False
+        await self.give(home.cell, home.given)
+        return True
+
+    async def follow_homes(self) -> None:
+        """Open and close cells as their homes and the filters of their bundles say now."""
         async with self._changes:
             wanted = self._wanted()
-            for cell in [cell for cell in self._watched if cell not in wanted]:
-                log.info("cell %d is closed: the filter of its bundle excludes this node", cell)
-                await self._leave(cell)
-            for cell, record in list(self._hive.cells.items()):
-                if cell in wanted and cell not in self._watched and record.state is not CellState.REMOVING:
-                    await self._watch(record).tried.wait()
+            leaving = [cell for cell in self._watched if cell not in wanted]
+            for cell in leaving:
+                log.info("cell %d is closed: its home, or the filter of its bundle, excludes this node", cell)
+            await asyncio.gather(*map(self._leave, leaving))
+            opening = [
+                self._watch(record) for cell, record in list(self._hive.cells.items())
+                if cell in wanted and cell not in self._watched and record.state is not CellState.REMOVING
+            ]
+            for watched in opening:
+                await watched.tried.wait()
+
+    async def _until_open(self, cell: CellId) -> None:
+        for _ in range(round(GIVEN_S / _GIVEN_LOOK_S)):
+            if self.health(cell) in ("good", READING_ONLY):
+                return
+            await asyncio.sleep(_GIVEN_LOOK_S)
+        cause = self.failure(cell) or "its node says nothing of it"
+        raise EngineError(f"cell {cell} was given away and is not open yet after {GIVEN_S:g} s: {cause}")
+
+    def _weights(self) -> dict[CellId, int]:
+        return {cell: len(list(self._scheme.owned_tablets(cell))) for cell in self._hive.cells}
 
     async def reopen(self, bundle: str) -> None:
         """Close a bundle's cells and open them again, in a new generation: its options changed."""
@@ -248,6 +314,11 @@ class DataCells:
             others = {}
             for cell in sorted(self._hive.cells):
                 host = self._cells.host(cell)
+                if host is None and not self._homing.runs(cell):
+                    raise BackupRefused(
+                        f"cell {cell} is run by node {self.node_of(cell)}, and a backup is taken by a node that runs "
+                        "all cells: stop the broker, start it with --nodes 1, and take it there"
+                    )
                 if host is None or self.health(cell) != "good":
                     cure = self.failure(cell) or "open or remove it first; `pqbroker cell list` says why it is not open"
                     raise BackupRefused(f"cell {cell} is {self.health(cell)}, and a backup holds every cell: {cure}")
@@ -314,7 +385,7 @@ class DataCells:
         await self._delete(cell)
 
     def _wanted(self) -> set[CellId]:
-        cells = {cell: record.bundle for cell, record in self._hive.cells.items() if self._place.runs(cell)}
+        cells = {cell: record.bundle for cell, record in self._hive.cells.items() if self._homing.runs(cell)}
         return cells_to_open(cells, self._hive.bundles.values(), self._settings.node_tags)
 
     def _watch(self, record: CellRecord) -> _Watched:
@@ -351,10 +422,15 @@ class DataCells:
             try:
                 host = await self._open(record.cell)
             except (EngineError, CommitRefused, ShardLost) as error:
+                watched.is_held = isinstance(error, CellInUse) and self._place.count > 1
+                if watched.is_held:  # the node before closes it, or its process is not gone yet
+                    back_off_s = BACK_OFF_FIRST_S
+                if watched.failure != str(error):
+                    level = logging.INFO if watched.is_held else logging.ERROR
+                    log.log(level, "cell %d cannot be opened yet: %s", record.cell, error)
                 watched.failure = str(error)
-                log.error("cell %d cannot be opened yet: %s", record.cell, error)
             else:
-                back_off_s, watched.failure = BACK_OFF_FIRST_S, ""
+                back_off_s, watched.is_held = BACK_OFF_FIRST_S, False
                 watched.failure = host.cell.reading_only
                 how = " for reading only" if watched.failure else ""
                 log.info("cell %d is open%s, generation %d", record.cell, how, host.cell.generation)

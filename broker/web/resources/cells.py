@@ -21,7 +21,10 @@ _EVACUATE = Parameter(
 )
 _OPTIONS: Schema = {"type": "object"}
 _CELL = object_of(
-    {"id": COUNT, "bundle": TEXT, "health": TEXT, "generation": nullable(COUNT), "tablets": COUNT, "cause": TEXT}
+    {
+        "id": COUNT, "bundle": TEXT, "health": TEXT, "node": nullable(COUNT), "generation": nullable(COUNT),
+        "tablets": COUNT, "cause": TEXT,
+    }
 )
 _MOVE = object_of(
     {
@@ -39,7 +42,9 @@ _BUNDLE_EXAMPLE = {
     "name": "fast", "options": {"peer_count": 1}, "options_without_effect": ["peer_count"],
     "node_tag_filter": "ssd & !old", "health": "good", "cells": [1, 2],
 }  # fmt: skip
-_CELL_EXAMPLE = {"id": 1, "bundle": "fast", "health": "good", "generation": 3, "tablets": 12, "cause": ""}
+_CELL_EXAMPLE = {
+    "id": 1, "bundle": "fast", "health": "good", "node": 1, "generation": 3, "tablets": 12, "cause": "",
+}  # fmt: skip
 
 
 async def list_cells(call: Call) -> Any:
@@ -63,6 +68,12 @@ async def remove_cell(call: Call) -> None:
     if cell not in opened.hive.cells:
         raise Problem(404, "NO_CELL", f"there is no cell {cell}", "GET /v1/cells lists the cells.")
     await _refused(opened.others.remove(cell, evacuate=call.query.get("evacuate", False)))
+
+
+async def move_cell(call: Call) -> Any:
+    opened, cell = call.node.cell.current, CellId(call.path["cell"])
+    await _refused(opened.others.give(cell, call.body["node"]))
+    return shown_cell(opened, cell)
 
 
 async def list_moves(call: Call) -> Any:
@@ -102,7 +113,7 @@ async def changed(call: Call, name: str, changes: Mapping[str, Any]) -> dict[str
 
     after = await _refused(opened.hive.change_bundle(name, change))
     if after.node_tag_filter != before.node_tag_filter:
-        await opened.others.follow_filters()
+        await opened.others.follow_homes()
     if reopens(before, after):
         await opened.others.reopen(name)
     return shown_bundle(opened, after)
@@ -154,6 +165,7 @@ def shown_cell(opened: OpenCell, cell: CellId) -> dict[str, Any]:
         "id": cell,
         "bundle": DEFAULT_BUNDLE if is_system else opened.hive.cells[cell].bundle,
         "health": opened.others.health(cell),
+        "node": opened.others.node_of(cell),
         "generation": host.cell.generation if host is not None else None,
         "tablets": len(host.cell.tablets()) if host is not None else len(list(opened.scheme.owned_tablets(cell))),
         "cause": opened.others.failure(cell),
@@ -189,6 +201,12 @@ ROUTES = (
     Route(
         "DELETE", "/v1/cells/{cell}", "Remove a cell that has no tablets", remove_cell, None, (_EVACUATE,), status=204,
         cluster=AclOperation.ALTER,
+    ),
+    Route(
+        "POST", "/v1/cells/{cell}/move",
+        "Have another node of a broker with several run a cell, while clients are served; it answers when that has it "
+        "open. `node`: its number, from 1", move_cell, _CELL, body=object_of({"node": COUNT}),
+        cluster=AclOperation.ALTER, example={**_CELL_EXAMPLE, "node": 2}, body_example={"node": 2},
     ),
     Route(
         "GET", "/v1/moves",

@@ -1,5 +1,6 @@
 """Words of other nodes at the first one: tablets that they run, and lies about them."""
 
+import asyncio
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,14 +15,10 @@ from pqbroker.broker.peers.peer_link import PeerLink
 from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.serving.offsets import GroupOffsets
+from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.memory import MemoryEngine
 
 PLACE = NodePlace(1, 2, (), MemoryEngine(1 << 20), "/tmp/none", LinkTerms(b"secret"))
-
-NODE = SimpleNamespace(
-    settings=BrokerSettings(),
-    cell=SimpleNamespace(current=SimpleNamespace(topics=SimpleNamespace(offsets=GroupOffsets(lambda *_: None)))),
-)
 
 
 class End:
@@ -31,8 +28,17 @@ class End:
         self.node = node
 
 
+def _first(place: NodePlace) -> FirstPlace:
+    others = SimpleNamespace(node_of=lambda cell: 2 - cell % 2)
+    opened = SimpleNamespace(others=others, topics=SimpleNamespace(offsets=GroupOffsets(lambda *_: None)))
+    node = SimpleNamespace(
+        settings=BrokerSettings(), cell=SimpleNamespace(current=opened), loop=asyncio.get_running_loop()
+    )
+    return FirstPlace(place, cast(Any, node), cast(Any, None))
+
+
 def _told(place: NodePlace, tablets: Any, node: int = 2) -> FirstPlace:
-    first = FirstPlace(place, cast(Any, NODE), cast(Any, None))
+    first = _first(place)
     first.noted(cast(PeerLink, End(node)), encode_peer_call(PeerMethod.CONFIRM, tablets))
     return first
 
@@ -49,13 +55,19 @@ async def test_tablets_of_a_node_are_known_until_it_names_others_or_its_link_clo
 
 
 @pytest.mark.parametrize(
-    "tablets", [None, 5, [], {"2": 5}, {"x": {}}, {"2": {"70": "y"}}, {"1": {}}, {"0": {}}, {"-2": {}}, {"3": {}}]
+    "tablets", [None, 5, [], {"2": 5}, {"x": {}}, {"2": {"70": "y"}}, {"-2": {}}, {"4": {"70": None}}, {"4": [70]}]
 )
 async def test_lies_about_tablets_break_the_link(tablets: Any) -> None:
     place = replace(PLACE, elsewhere={})
     with pytest.raises(LinkBroken):
         _told(place, tablets)
     assert place.elsewhere == {}
+
+
+async def test_cells_that_are_at_other_nodes_now_do_not_count() -> None:
+    place = replace(PLACE, elsewhere={CellId(3): {TabletId(5): 1}})
+    _told(place, {"1": {"70": 3}, "3": {}, "4": {}})
+    assert place.elsewhere == {3: {5: 1}, 4: {}}
 
 
 @pytest.mark.parametrize(

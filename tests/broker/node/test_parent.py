@@ -1,5 +1,6 @@
 """A broker of several node processes under its parent: how clients reach it, and how its processes end and begin."""
 
+import json
 import os
 import signal
 import socket
@@ -8,9 +9,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from pqbroker.broker.ground.listeners import Address, Listener, parse_listeners
@@ -31,7 +33,11 @@ FOR_TESTS = BrokerSettings(test_door=True, cells_max=2 * NODES_MAX)
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralNodes]:
     place = tmp_path_factory.mktemp("nodes")
-    settings = {"pqbroker.node.silence.ms": "10000", "log.retention.check.interval.ms": "200"}
+    settings = {
+        "pqbroker.node.silence.ms": "10000",
+        "pqbroker.node.return.ms": "1000",
+        "log.retention.check.interval.ms": "200",
+    }
     several = SeveralNodes(place / "data", 2, settings, place / "log")
     try:
         several.start()
@@ -113,6 +119,70 @@ def test_what_a_killed_node_acknowledged_is_read_once_and_in_order(nodes: Severa
     wait_until(lambda: _leaders(admin, "spread") == {1, 2}, "two nodes lead partitions again", PATIENCE_S)
     assert nodes.pids()[2] != killed
     assert "retention of spread" not in nodes.log  # each node looks after its own partitions
+
+
+def test_the_cells_of_a_node_that_is_gone_are_served_by_another_one_until_it_is_back(nodes: SeveralNodes) -> None:
+    client, admin = _client_of_spread(nodes, "taken-over")
+    with _Load(client, "taken-over") as load:
+        nodes.parent.send_signal(signal.SIGSTOP)  # so that nobody starts it again
+        try:
+            os.kill(nodes.pids()[2], signal.SIGKILL)
+            load.until_acknowledged_everywhere()
+            assert _leaders(admin, "taken-over") == {1}
+        finally:
+            nodes.parent.send_signal(signal.SIGCONT)
+        wait_until(lambda: _leaders(admin, "taken-over") == {1, 2}, "the node has its cells again", PATIENCE_S)
+        load.until_acknowledged_everywhere()
+    assert _read(client, "taken-over", 4, load.count) == list(range(load.count))
+
+
+def test_an_owner_of_the_past_acknowledges_nothing_more(nodes: SeveralNodes) -> None:
+    client, admin = _client_of_spread(nodes, "past")
+    owner, cells = nodes.pids()[2], _cells_of(nodes, 2)
+    with _Load(client, "past") as load:
+        os.kill(owner, signal.SIGSTOP)
+        try:
+            load.produce(400)  # half of it waits at the node that is stopped
+            for cell in cells:
+                (nodes.directory / "cells" / str(cell) / "lock").unlink()  # a stopped process would keep it
+                assert _run_cli(nodes, "cell", "move", str(cell), "--node", "1").startswith(f"cell {cell} is at node 1")
+        finally:
+            os.kill(owner, signal.SIGCONT)
+        load.until_acknowledged_everywhere()
+        assert is_running(owner)
+        assert _leaders(admin, "past") == {1}
+    assert _read(client, "past", 4, load.count) == list(range(load.count))
+    for cell in cells:
+        _run_cli(nodes, "cell", "move", str(cell), "--node", "2")
+
+
+def test_a_cell_moves_between_nodes_while_its_clients_see_no_error(nodes: SeveralNodes) -> None:
+    client, admin = _client_of_spread(nodes, "moving")
+    (cell, *_) = _cells_of(nodes, 2)
+    with _Load(client, "moving") as load:
+        for node in (1, 2):
+            shown = _run_cli(nodes, "cell", "move", str(cell), "--node", str(node))
+            assert shown == f"cell {cell} is at node {node}, good\n"
+            load.until_acknowledged_everywhere()
+    assert _read(client, "moving", 4, load.count) == list(range(load.count))
+    wait_until(lambda: _leaders(admin, "moving") == {1, 2}, "two nodes lead partitions", PATIENCE_S)
+
+
+def test_all_nodes_are_restarted_one_by_one_while_clients_see_no_error(nodes: SeveralNodes) -> None:
+    client, admin = _client_of_spread(nodes, "restarted")
+    before = nodes.pids()
+    with _Load(client, "restarted") as load:
+        nodes.parent.send_signal(signal.SIGHUP)
+
+        def are_restarted() -> bool:
+            load.produce(4)
+            return "all nodes were restarted" in nodes.log
+
+        wait_until(are_restarted, "the restart", 2 * PATIENCE_S)
+        load.until_acknowledged_everywhere()
+    assert _read(client, "restarted", 4, load.count) == list(range(load.count))
+    assert not any(map(is_running, before.values()))
+    wait_until(lambda: _leaders(admin, "restarted") == {1, 2}, "both nodes have their cells", PATIENCE_S)
 
 
 def test_a_topic_that_is_made_again_has_nothing_of_the_one_before(nodes: SeveralNodes) -> None:
@@ -210,6 +280,73 @@ def test_a_node_without_its_parents_secret_ends() -> None:
         command = [sys.executable, "-P", "-m", "pqbroker.broker.node.child", str(theirs.fileno())]
         ended = subprocess.run(command, pass_fds=[theirs.fileno()], timeout=PATIENCE_S, check=False)
     assert ended.returncode == 1
+
+
+class _Load:
+    """A producer that writes numbers to four partitions in turn; each has to be acknowledged."""
+
+    def __init__(self, client: Mapping[str, str | int | float | bool], topic: str) -> None:
+        self._producer = Producer({**client, "enable.idempotence": True, "linger.ms": 2})
+        self._topic = topic
+        self._refused: list[object] = []
+        self._acknowledged = [0] * 4
+        self.count = 0
+
+    def __enter__(self) -> Self:
+        self.until_acknowledged_everywhere()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._producer.flush(PATIENCE_S) == 0
+        assert self._refused == []
+
+    def produce(self, count: int) -> None:
+        for _ in range(count):
+            self._producer.produce(
+                self._topic, str(self.count), partition=self.count % 4, on_delivery=self._take
+            )
+            self.count += 1
+        self._producer.poll(0.05)
+
+    def until_acknowledged_everywhere(self) -> None:
+        """Write to all partitions; return when each has acknowledged what was written from now on."""
+        wanted = self.count // 4 + 1
+
+        def are_acknowledged() -> bool:
+            self.produce(4)
+            return min(self._acknowledged) >= wanted
+
+        wait_until(are_acknowledged, "acknowledgements of all partitions", PATIENCE_S)
+
+    def _take(self, error: object, message: Message) -> None:
+        if error is not None:
+            self._refused.append(error)
+        else:
+            self._acknowledged[message.partition() or 0] += 1
+
+
+def _client_of_spread(
+    nodes: SeveralNodes, topic: str
+) -> tuple[dict[str, str | int | float | bool], AdminClient]:
+    """Make a topic of four partitions whose leaders are both nodes."""
+    client: dict[str, str | int | float | bool] = {"bootstrap.servers": nodes.kafka, "log_level": 0}
+    admin = AdminClient(client)
+    (created,) = admin.create_topics([NewTopic(topic, 4, config={"pq.partitions.per.tablet": "1"})]).values()
+    created.result(PATIENCE_S)
+    wait_until(lambda: _leaders(admin, topic) == {1, 2}, "two nodes lead partitions", PATIENCE_S)
+    return client, admin
+
+
+def _run_cli(nodes: SeveralNodes, *arguments: str) -> str:
+    command = [sys.executable, "-P", "-m", "pqbroker", *arguments, "--http", nodes.http]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def _cells_of(nodes: SeveralNodes, node: int) -> list[int]:
+    cells = map(json.loads, _run_cli(nodes, "cell", "list", "--json").splitlines())
+    return [cell["id"] for cell in cells if cell["node"] == node]
 
 
 def _leaders(admin: AdminClient, topic: str) -> set[int]:

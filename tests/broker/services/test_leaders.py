@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from pqbroker.broker.services.leaders import NO_EPOCH, NO_NODE, Leaders
+from pqbroker.storage.bundles.cell_homes import CellHome
 from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.tablets.scheme_state import TopicRecord
 
@@ -19,19 +20,24 @@ def _partition(index: int, *, is_unmounted: bool = False) -> Any:
 
 def test_of_several_nodes_the_cells_home_leads_with_the_epoch_that_it_has_named() -> None:
     elsewhere: dict[CellId, dict[TabletId, int]] = {}
-    leaders = Leaders(7, (7, 8), elsewhere)
+    homes = {CellId(cell): CellHome(CellId(cell), node, node) for cell, node in ((1, 1), (2, 2))}
+    leaders = Leaders(7, (7, 8), elsewhere, lambda: homes)
     assert [leaders.of_partition(TOPIC, _partition(index)) for index in range(4)] == [(7, 5)] * 4
     assert leaders.of_partition(TOPIC, _partition(4)) == (NO_NODE, NO_EPOCH)
     elsewhere[CellId(2)] = {TabletId(72): 3}
     assert leaders.of_partition(TOPIC, _partition(5)) == (8, 3)
     assert leaders.of_partition(TOPIC, _partition(5, is_unmounted=True))[0] == NO_NODE
     assert [leaders.replicas(TOPIC, _partition(index)) for index in (0, 5)] == [[7], [8]]
+    homes[CellId(2)] = CellHome(CellId(2), 1, 2)
+    assert leaders.of_partition(TOPIC, _partition(5)) == (7, 5)
+    del homes[CellId(2)]
+    assert (leaders.of_cell(CellId(2)), leaders.of_partition(TOPIC, _partition(5))[0]) == (NO_NODE, NO_NODE)
 
 
 def test_each_node_has_the_port_that_is_its_number_above_the_shared_one() -> None:
     several = Leaders(8, (7, 8, 9))
     assert [several.port(node, 9092) for node in several.nodes] == [9093, 9094, 9095]
-    assert (several.controller, several.of_group("g"), several.of_cell(CellId(3))) == (7, 7, 9)
+    assert (several.controller, several.of_group("g"), several.of_cell(CellId(0))) == (7, 7, 7)
 
 
 def test_one_node_leads_everything_at_its_own_port() -> None:

@@ -64,6 +64,7 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
         ("POST", "/v1/tables/{name}/staged-rows"): {"rows": [{"a": 1}], "session": "s", "sequence": 0},
         ("POST", "/v1/tables/{name}/staged-rows/commit"): {"pieces": [], "session": "s", "sequence": 0},
         ("POST", "/v1/topics/{name}/clean"): {"dry_run": True},
+        ("POST", "/v1/cells/{cell}/move"): {"node": 1},
         ("PATCH", "/v1/features"): {"levels": {"transaction.version": 2}},
         ("PATCH", "/v1/queues/{name}"): {"auto_trim_config": {}},
         ("POST", "/v1/queues/{name}/consumers"): {"consumer": "c", "vital": True},

@@ -1,24 +1,59 @@
 """Homes of cells among several nodes, and places of new tablets in cells that other nodes have open."""
 
-from collections import Counter
-
 import pytest
 
+from pqbroker.storage.bundles.cell_homes import CellHome, node_of, spread
 from pqbroker.storage.bundles.hive import CellState, Hive
 from pqbroker.storage.bundles.open_cells import OpenCells
-from pqbroker.storage.bundles.placement import NoHealthyCell, home_of
-from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
+from pqbroker.storage.bundles.placement import NoHealthyCell
+from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.hosting import TabletHost
 
 
-def test_cells_are_spread_over_the_nodes_and_the_first_has_the_system_cell() -> None:
-    for nodes in range(1, 6):
-        assert home_of(SYSTEM_CELL, nodes) == 1
-        assert Counter(home_of(CellId(cell), nodes) for cell in range(1, 4 * nodes + 1)) == dict.fromkeys(
-            range(1, nodes + 1), 4
-        )
+def _cells(*numbers: int) -> list[CellId]:
+    return [CellId(number) for number in numbers]
+
+
+def _spread(cells: int, homes: dict[int, int], weights: dict[int, int], *nodes: int) -> list[int]:
+    chosen = spread(
+        _cells(*range(100, 100 + cells)), {CellId(cell): node for cell, node in homes.items()},
+        {CellId(cell): weight for cell, weight in weights.items()}, nodes,
+    )  # fmt: skip
+    return [chosen[cell] for cell in sorted(chosen)]
+
+
+def test_a_cell_goes_to_the_node_with_the_fewest_cells_then_the_fewest_tablets_then_the_lowest() -> None:
+    assert _spread(6, {}, {}, 3, 1, 2) == [1, 2, 3, 1, 2, 3]
+    assert _spread(2, {1: 1, 2: 1, 3: 2}, {}, 1, 2) == [2, 1]
+    assert _spread(2, {1: 1, 2: 2}, {1: 9, 2: 4}, 1, 2) == [2, 1]
+    assert _spread(2, {1: 7}, {1: 9, 100: 5}, 1, 2) == [1, 2]  # a node that is gone has no part in it
+    assert _spread(0, {1: 1}, {}, 1) == []
+
+
+def test_the_first_node_has_the_system_cell_and_a_home_that_does_not_exist_is_none() -> None:
+    homes = {CellId(cell): CellHome(CellId(cell), cell, cell) for cell in (1, 2, 3)}
+    assert [node_of(homes, cell, 2) for cell in _cells(0, 1, 2, 3, 4)] == [1, 1, 2, None, None]
+    assert [node_of(homes, cell, 1) for cell in _cells(0, 3, 4)] == [1, 1, 1]
+
+
+async def test_the_hive_knows_homes_after_a_start_and_forgets_them_with_their_cells() -> None:
+    engine = MemoryEngine(1 << 24)
+    cell = await Cell.open(engine)
+    hive = await Hive.open(TabletHost(cell))
+    for _ in range(2):
+        await hive.add_cell("default", 4)
+    homes = [CellHome(CellId(number), number, 3) for number in (1, 2, 9)]
+    await hive.set_homes(homes)
+    await hive.forget_cell(CellId(1))
+    await hive.stop()
+    await cell.close()
+    again = await Hive.open(TabletHost(await Cell.open(engine)))
+    assert dict(again.homes) == {CellId(2): homes[1]}
+    number = again.changes.number
+    await again.set_homes([homes[1]])
+    assert again.changes.number == number  # nothing is stored where it is known
 
 
 async def test_new_tablets_go_to_cells_of_other_nodes_too_and_not_to_the_system_cell() -> None:

@@ -1,20 +1,21 @@
-"""Places of nodes: the cells that each opens, and those that a start makes."""
+"""Places of nodes: the cells that each opens, those that a start makes, and those that leave and come back."""
 
 from typing import Any, cast
 
+import pytest
+
+from pqbroker.broker.services.cells.cell_homing import CellHoming
 from pqbroker.broker.services.cells.cell_place import CellPlace
-from pqbroker.storage.ids import SYSTEM_CELL, CellId
+from pqbroker.storage.bundles.bundle import BundleRefused
+from pqbroker.storage.bundles.cell_homes import CellHome
+from pqbroker.storage.bundles.hive import Hive
+from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.memory import MemoryEngine
+from pqbroker.storage.tablets.cell import Cell
+from pqbroker.storage.tablets.hosting import TabletHost
 
 ENGINE = MemoryEngine(1 << 20)
 CELLS = [CellId(cell) for cell in range(1, 7)]
-
-
-def test_one_node_runs_all_cells_and_several_share_them() -> None:
-    assert all(CellPlace(ENGINE).runs(cell) for cell in (SYSTEM_CELL, *CELLS))
-    places = [CellPlace(ENGINE, number, 3) for number in (1, 2, 3)]
-    assert [[cell for cell in CELLS if place.runs(cell)] for place in places] == [[1, 4], [2, 5], [3, 6]]
-    assert [place.runs(SYSTEM_CELL) for place in places] == [True, False, False]
 
 
 def test_a_start_makes_cells_where_a_node_would_have_none() -> None:
@@ -22,3 +23,83 @@ def test_a_start_makes_cells_where_a_node_would_have_none() -> None:
     assert [first.missing_cells(CELLS[:known]) for known in range(5)] == [6, 5, 4, 0, 0]
     assert CellPlace(ENGINE).missing_cells([]) == 0
     assert CellPlace(ENGINE, 2, 3, mirrored=cast(Any, object())).missing_cells([]) == 0
+
+
+async def _hive() -> Hive:
+    hive = await Hive.open(TabletHost(await Cell.open(MemoryEngine(1 << 24))))
+    for _ in CELLS:
+        await hive.add_cell("default", len(CELLS))
+    return hive
+
+
+def _homing(hive: Hive, number: int, count: int, place: CellPlace | None = None) -> CellHoming:
+    return CellHoming(place or CellPlace(ENGINE, number, count), hive, dict)
+
+
+async def test_one_node_runs_all_cells_and_several_share_them() -> None:
+    hive = await _hive()
+    assert all(_homing(hive, 1, 1).runs(cell) for cell in (SYSTEM_CELL, *CELLS))
+    assert not any(_homing(hive, number, 3).runs(CELLS[0]) for number in (1, 2, 3))
+    await _homing(hive, 1, 1).settle()
+    assert not hive.homes  # a broker of one node stores none
+    await _homing(hive, 1, 3).settle()
+    homings = [_homing(hive, number, 3) for number in (1, 2, 3)]
+    assert [[cell for cell in CELLS if one.runs(cell)] for one in homings] == [[1, 4], [2, 5], [3, 6]]
+    assert [one.runs(SYSTEM_CELL) for one in homings] == [True, False, False]
+
+
+async def test_cells_of_nodes_that_a_start_does_not_have_go_to_others() -> None:
+    hive = await _hive()
+    await _homing(hive, 1, 3).settle()
+    await _homing(hive, 1, 2).settle()
+    assert {cell: home.node for cell, home in hive.homes.items()} == {1: 1, 4: 1, 2: 2, 5: 2, 3: 1, 6: 2}
+
+
+async def test_cells_of_a_node_that_is_gone_are_run_by_others_and_come_back() -> None:
+    hive = await _hive()
+    place = CellPlace(ENGINE, 1, 3, present={1, 2, 3})
+    homing = _homing(hive, 1, 3, place)
+    await homing.settle()
+    place.elsewhere.update({CELLS[1]: {TabletId(9): 1}, CELLS[2]: {}})
+    place.present.discard(2)
+    assert await homing.leave(2) == [2, 5]
+    assert [hive.homes[CellId(cell)] for cell in (2, 5)] == [CellHome(CellId(2), 1, 2), CellHome(CellId(5), 3, 2)]
+    assert CELLS[1] not in place.elsewhere  # what the node before has named counts no more
+    assert CELLS[2] in place.elsewhere
+    assert await homing.leave(2) == []
+    assert homing.away({1, 3}) is None
+    assert homing.away({1, 2}) == hive.homes[CellId(2)]
+    await homing.settle()
+    assert hive.homes[CellId(2)].node == 1  # a start leaves it where it is
+    place.present.clear()
+    assert await homing.leave(1) == []
+    assert homing.node_of(CELLS[0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("cell", "node", "count", "cause"),
+    [
+        (0, 2, 3, "stays at the first node"), (9, 2, 3, "there is no cell 9"), (1, 4, 3, "the nodes 1, 2 do"),
+        (1, 3, 3, "node 3 does not serve now"), (1, 2, 1, "this broker has one node"),
+        (0, 2, 1, "stays at the first node"),
+    ],
+)  # fmt: skip
+async def test_a_cell_is_not_given_to_a_node_that_cannot_have_it(cell: int, node: int, count: int, cause: str) -> None:
+    hive = await _hive()
+    homing = _homing(hive, 1, count, CellPlace(ENGINE, 1, count, present={1, 2}))
+    await homing.settle()
+    before = dict(hive.homes)
+    with pytest.raises(BundleRefused, match=cause):
+        await homing.give(CellId(cell), node)
+    assert dict(hive.homes) == before
+
+
+async def test_a_cell_that_was_given_away_stays_there() -> None:
+    hive = await _hive()
+    homing = _homing(hive, 1, 3, CellPlace(ENGINE, 1, 3, present={1, 2, 3}))
+    await homing.settle()
+    await homing.give(CellId(1), 3)
+    assert homing.node_of(CellId(1)) == 3
+    await homing.give(SYSTEM_CELL, 1)
+    await _homing(hive, 1, 1).give(CellId(2), 1)
+    assert homing.away({1, 2, 3}) is None
