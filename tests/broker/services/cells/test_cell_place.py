@@ -1,11 +1,17 @@
 """Places of nodes: the cells that each opens, those that a start makes, and those that leave and come back."""
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
 from pqbroker.broker.services.cells.cell_homing import CellHoming
+from pqbroker.broker.services.cells.cell_owner import CellSurroundings, open_around
 from pqbroker.broker.services.cells.cell_place import CellPlace
+from pqbroker.broker.services.coordination.coordinators import COORDINATOR_IDS
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.pq.transactions.stored_forms import ParticipantId
+from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.bundles.cell_homes import CellHome
 from pqbroker.storage.bundles.hive import Hive
@@ -13,6 +19,7 @@ from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.hosting import TabletHost
+from pqbroker.storage.tablets.scheme import Scheme
 
 ENGINE = MemoryEngine(1 << 20)
 CELLS = [CellId(cell) for cell in range(1, 7)]
@@ -103,3 +110,35 @@ async def test_a_cell_that_was_given_away_stays_there() -> None:
     await homing.give(SYSTEM_CELL, 1)
     await _homing(hive, 1, 1).give(CellId(2), 1)
     assert homing.away({1, 2, 3}) is None
+
+
+class NoRows:
+    """Rows of another node, which has none."""
+
+    async def fill(self, hive: Hive, scheme: Scheme) -> None:
+        """Leave both as they are."""
+
+    async def note_ready(self, cell: CellId) -> None:
+        """Have no hive note it."""
+
+
+async def test_a_node_with_a_copy_of_the_scheme_coordinates_nothing_and_is_no_home_without_decisions() -> None:
+    engine = MemoryEngine(1 << 24)
+    place = CellPlace(engine, 2, 2, mirrored=NoRows())
+    opened = await open_around(CellSurroundings(engine, place, BrokerSettings(), lambda: 0))
+    asked: list[Callable[[], object]] = [
+        lambda: opened.coordinators.check_commit("g", "", None, -1, has_offsets=lambda _: True),
+        lambda: opened.coordinators.modern_group("g"),
+        lambda: opened.transactional_producers.find("t"),
+        lambda: opened.transactional_producers.find_open("t"),
+    ]
+    for ask in asked:
+        with pytest.raises(KafkaError) as refused:
+            ask()
+        assert refused.value.code is ErrorCode.NOT_COORDINATOR
+    assert opened.coordinators.are_elsewhere
+    assert list(opened.coordinators.groups()) == []
+    for home in map(ParticipantId, COORDINATOR_IDS):  # else rows that another node has committed would be dropped
+        assert opened.commits.find(home) is None
+        assert opened.commits.has(home)
+    await opened.stop()
