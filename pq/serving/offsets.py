@@ -150,7 +150,7 @@ class GroupOffsets:
     def each_of(self, group_id: str) -> Iterator[tuple[TopicPartition, ConsumerOffset]]:
         """Yield what `of` returns, each as it is looked at: others may have their turns between them. KafkaError."""
         if self._awaited:
-            raise self._unknown_yet()
+            raise self._unknown_yet(next(iter(self._awaited)))
         for partition in sorted(self._partitions.get(group_id, ())):
             state = self.at(group_id, partition)
             if state is not None:
@@ -350,7 +350,7 @@ class GroupOffsets:
         """The partition, for a commit."""
         server = self._known(partition)
         if server.is_lost and (server.is_unmounted or server not in self.ways):
-            raise self._unknown_yet()
+            raise self._unknown_yet(partition[0])
         return server
 
     def _known(self, partition: TopicPartition) -> PartitionServer:
@@ -359,16 +359,18 @@ class GroupOffsets:
         if self._stopped:
             raise _lost()
         if server is not None and not self._is_known(server):
-            raise self._unknown_yet()
+            raise self._unknown_yet(partition[0])
         if server is None:
             raise _unknown()
         server.check_readable()
         return server
 
-    def _unknown_yet(self) -> KafkaError:
-        """Return the refusal of what needs offsets that are not known."""
+    def _unknown_yet(self, topic: str) -> KafkaError:
+        """Return the refusal of what needs offsets of a topic that are not known. From now on they are awaited: the cell
+        may have moved to another node."""
         if not self._takes_copies:
             return _lost()
+        self._awaited.add(topic)
         text = "offsets are being read from another node of the broker; retry"
         return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
 

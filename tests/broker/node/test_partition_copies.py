@@ -181,6 +181,20 @@ async def test_a_commit_in_another_generation_of_the_tablet_is_refused() -> None
     assert await both.commit(4) == [None]
 
 
+async def test_offsets_of_a_cell_that_has_moved_to_another_node_are_copied_from_there() -> None:
+    both = await TwoNodes().start()
+    topic = both.other.topics.get("t")
+    assert topic is not None
+    await both.other.topics.offsets.commit("g", {("t", 0): ConsumerOffset(5)})
+    moved = GroupOffsets(lambda _, index: topic.partitions[index], takes_copies=True)
+    moved.learn("t", topic.partitions)
+    for server in topic.partitions:
+        server.stop()
+    assert moved.are_known
+    assert await refusal_of(lambda: moved.at("g", ("t", 0))) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert moved.awaited == ("t",)
+
+
 async def test_a_coordinator_of_the_past_changes_nothing() -> None:
     past, later = await TwoNodes().start(), 8
     await past.know()
