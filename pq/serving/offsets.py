@@ -366,8 +366,8 @@ class GroupOffsets:
         return server
 
     def _unknown_yet(self, topic: str) -> KafkaError:
-        """Return the refusal of what needs offsets of a topic that are not known. From now on they are awaited: the cell
-        may have moved to another node."""
+        """Return the refusal of what needs offsets of a topic that are not known. They are awaited from now on: the
+        cell may have moved to another node."""
         if not self._takes_copies:
             return _lost()
         self._awaited.add(topic)
