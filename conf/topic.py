@@ -254,6 +254,14 @@ class TopicConfig:
         " none. Records are stored as they come.",
     )  # fmt: skip
     key_registry: str = setting("key.registry", Kind.STRING, "", "The same as `value.registry`, of keys.")
+    value_registry_subject: str = setting(
+        "value.registry.subject", Kind.STRING, "",
+        "Subject in the registry of `value.registry` whose latest schema gives the columns of SQL; empty:"
+        " `TOPIC-value`. Producers that name subjects by records (RecordNameStrategy) have others, as `shop.Order`.",
+    )  # fmt: skip
+    key_registry_subject: str = setting(
+        "key.registry.subject", Kind.STRING, "", "The same as `value.registry.subject`, of keys; empty: `TOPIC-key`."
+    )
     pq_bundle: str = setting(
         "pq.bundle", Kind.STRING, "default", "Bundle of cells that the topic's tablets live in; fixed at creation."
     )

@@ -135,9 +135,18 @@ class TopicDecoders:
             return refusal.document()
 
 
-def topic_document(parts: Mapping[str, NamedRegistry], limits: DecodingLimits) -> dict[str, Any]:
-    """Return what `TopicDecoders` are made of, as a message to a worker has it. Credentials stay in their file."""
-    return {"parts": {part: list(named) for part, named in parts.items()}, "limits": limits.document()}
+def topic_document(
+    parts: Mapping[str, NamedRegistry], limits: DecodingLimits, subjects: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return what `TopicDecoders` are made of, as a message to a worker has it. Credentials stay in their file.
+    `subjects`: those of parts that are not named after their topic."""
+    named = {part: list(each) for part, each in parts.items()}
+    return {"parts": named, "limits": limits.document(), "subjects": dict(subjects or {})}
+
+
+def subject_of(document: Mapping[str, Any], topic: str, part: str) -> str:
+    """Return the subject whose latest schema a topic's part has: the one that is set, or TOPIC-key, TOPIC-value."""
+    return document["subjects"].get(part) or f"{topic}-{part}"
 
 
 _DECODERS_MAX: Final = 32

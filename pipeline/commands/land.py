@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pqbroker.pipeline.commands.parsing import (
@@ -10,23 +9,23 @@ from pqbroker.pipeline.commands.parsing import (
     Parser,
     Work,
     add_broker,
+    add_registry,
     add_reports,
     add_stream,
     add_values,
     check_values,
     count,
     directory,
-    registry,
+    read_registry,
 )
 from pqbroker.pipeline.lakes.lake import LANDED, Lake
 from pqbroker.pipeline.lakes.landing import DATE, KEPT, Landing, is_pattern
+from pqbroker.pipeline.lakes.value_registry import Registry
 from pqbroker.pipeline.schema_text import read_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_REGISTRY = "schema registry with Confluent's API; columns by the latest schema of TOPIC-value, the rest to TOPIC.dlq"
-_REGISTRY_CONFIG = "properties for the registry: basic.auth.user.info or bearer.auth.token, schema.registry.ssl.…"
 _TO = "directory, rows in DIR/data/batch=N; of several topics in DIR/TOPIC/data/batch=N"
 
 
@@ -38,8 +37,7 @@ def declare(one: Parser) -> None:
     add_stream(one)
     one.add_argument("--from", dest="starting", choices=("earliest", "latest"), default="earliest", help="first offset")
     add_values(one)
-    one.add_argument("--registry", type=registry, metavar="URL", help=_REGISTRY)
-    one.add_argument("--registry-config", type=Path, metavar="FILE", help=_REGISTRY_CONFIG)
+    add_registry(one)
     add_reports(one, "land-TOPIC")
     one.add_argument("--flatten", action="store_true", help="make columns of the schema's fields, not `value`")
     one.add_argument("--by-date", action="store_true", help="put rows into DIR/data/batch=N/date=YYYY-MM-DD")
@@ -50,12 +48,11 @@ def plan(parser: Parser, options: Options) -> Work:
     """The job."""
     check_values(parser, options)
     _check_flat(parser, options)
-    if options.registry is not None and options.format == "json":
-        parser.error("--registry and --format json do not go together: the registry has the schema")
-    if options.registry is None and options.registry_config is not None:
-        parser.error("--registry-config is for --registry: give the registry's address too")
-    landings = [_landing(topic, options) for topic in options.topics]
+    found = read_registry(parser, options)
+    landings = [_landing(topic, options, found) for topic in options.topics]
     is_one = len(landings) == 1 and not is_pattern(options.topics[0])
+    if options.registry_subject and not is_one:
+        parser.error("--registry-subject is the subject of one topic: land each topic by a command of its own")
 
     def check() -> None:
         if is_one:
@@ -75,12 +72,12 @@ def plan(parser: Parser, options: Options) -> Work:
     waits_for = f"waiting for the first batch of {names}"
 
     def look() -> None:
-        if options.registry is not None:
-            from pqbroker.pipeline.lakes.registry import Registry, latest_schema
+        if found is not None:
+            from pqbroker.pipeline.lakes.registry import latest_schema
 
             for topic in options.topics:
                 if not is_pattern(topic):
-                    latest_schema(Registry(options.registry, str(options.registry_config or "")), topic)
+                    latest_schema(found, topic)
 
     topics = tuple(options.topics)
     return Work(title, (options.broker,), check, perform, waits_for, topics, options.schema, look)
@@ -97,12 +94,12 @@ def _check_flat(parser: Parser, options: Options) -> None:
         parser.error(f"--flatten: the field {clashing[0]} has the name of a column of every row; leave --flatten out")
 
 
-def _landing(topic: str, options: Options) -> Landing:
+def _landing(topic: str, options: Options, found: Registry | None) -> Landing:
     group = f"land-{topic}" if options.group is None else options.group
     return Landing(
         topic, options.to, options.broker, group, options.schema, once=options.once,
         interval_s=options.interval, starting_offsets=options.starting, batch_rows_max=options.batch_rows,
         fail_on_data_loss=not options.allow_loss, by_date=options.by_date, is_flat=options.flatten,
-        figures=options.metrics, registry=options.registry, registry_config=str(options.registry_config or ""),
+        figures=options.metrics, registry=found,
         file_bytes=None if options.file_mb is None else options.file_mb << 20,
     )  # fmt: skip

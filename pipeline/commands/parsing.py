@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pqbroker.pipeline.errors import JobError
+from pqbroker.pipeline.lakes.value_registry import Registry
 from pqbroker.pipeline.schema_text import read_columns
 from pqbroker.security.profiles import (
     BROKER_VARIABLE,
@@ -29,6 +30,9 @@ _RATE_MAX = 1e9
 
 
 Options = argparse.Namespace
+_REGISTRY = "schema registry with Confluent's API; columns by the latest schema of TOPIC-value, the rest to TOPIC.dlq"
+_REGISTRY_CONFIG = "properties for the registry: basic.auth.user.info or bearer.auth.token, schema.registry.ssl.…"
+_REGISTRY_SUBJECT = "subject of the schema in place of TOPIC-value, such as shop.Order"
 
 
 class Parser(argparse.ArgumentParser):
@@ -121,6 +125,26 @@ def add_values(command: argparse.ArgumentParser) -> None:
     command.add_argument("--format", choices=("raw", "json"), default="raw", help="format of values (raw: bytes)")
     schema = f"JSON schema: {_JSON_EXAMPLE}; other values go to TOPIC.dlq"
     command.add_argument("--schema", metavar="SQL", help=schema)
+
+
+def add_registry(command: argparse.ArgumentParser) -> None:
+    """Add options that name the schema registry of values."""
+    command.add_argument("--registry", type=registry, metavar="URL", help=_REGISTRY)
+    command.add_argument("--registry-config", type=Path, metavar="FILE", help=_REGISTRY_CONFIG)
+    command.add_argument("--registry-subject", metavar="SUBJECT", default="", help=_REGISTRY_SUBJECT)
+
+
+def read_registry(parser: Parser, options: Options) -> Registry | None:
+    """Return the registry of the options; ends the command where they do not go together."""
+    if options.registry is not None and options.format == "json":
+        parser.error("--registry and --format json do not go together: the registry has the schema")
+    if options.registry is not None:
+        return Registry(options.registry, str(options.registry_config or ""), options.registry_subject)
+    if options.registry_config is not None:
+        parser.error("--registry-config is for --registry: give the registry's address too")
+    if options.registry_subject:
+        parser.error("--registry-subject is for --registry: give the registry's address too")
+    return None
 
 
 def check_values(parser: Parser, options: Options) -> None:

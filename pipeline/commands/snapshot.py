@@ -9,12 +9,14 @@ from pqbroker.pipeline.commands.parsing import (
     Parser,
     Work,
     add_broker,
+    add_registry,
     add_reports,
     add_stream,
     add_values,
     check_values,
     count,
     directory,
+    read_registry,
 )
 from pqbroker.pipeline.lakes.lake import VERSIONS, Lake
 from pqbroker.pipeline.lakes.snapshotting import Snapshotting
@@ -34,6 +36,7 @@ def declare(one: Parser) -> None:
     add_broker(one)
     add_stream(one, _INTERVAL_S, _BATCH_ROWS)
     add_values(one)
+    add_registry(one)
     one.add_argument("--keep", type=count, default=3, metavar="N", help="versions to keep, the latest included (3)")
     add_reports(one, "snapshot-TOPIC")
 
@@ -41,11 +44,12 @@ def declare(one: Parser) -> None:
 def plan(parser: Parser, options: Options) -> Work:
     """The job."""
     check_values(parser, options)
+    found = read_registry(parser, options)
     group = f"snapshot-{options.topic}" if options.group is None else options.group
     snapshotting = Snapshotting(
         options.topic, options.to, options.broker, group, options.schema, once=options.once,
         interval_s=options.interval, batch_rows_max=options.batch_rows, fail_on_data_loss=not options.allow_loss,
-        keep=options.keep, figures=options.metrics,
+        keep=options.keep, figures=options.metrics, registry=found,
     )  # fmt: skip
 
     def check() -> None:
@@ -56,6 +60,12 @@ def plan(parser: Parser, options: Options) -> Work:
 
         snapshot(spark, snapshotting, say, stopping)
 
+    def look() -> None:
+        if found is not None:
+            from pqbroker.pipeline.lakes.registry import latest_schema
+
+            latest_schema(found, options.topic)
+
     title = f"latest values of topic {options.topic} into {options.to}"
     waits_for = f"waiting for the first batch of {options.topic}"
-    return Work(title, (options.broker,), check, perform, waits_for, (options.topic,), options.schema)
+    return Work(title, (options.broker,), check, perform, waits_for, (options.topic,), options.schema, look)

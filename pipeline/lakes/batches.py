@@ -55,9 +55,9 @@ class BatchWriter:
     def _judged(self, records: DataFrame, schema: StructType) -> DataFrame:
         if self._landing.registry is None:
             return judged(records, schema)
-        from pqbroker.pipeline.lakes.registry import Registry, judged_by_registry
+        from pqbroker.pipeline.lakes.registry import judged_by_registry
 
-        return judged_by_registry(records, Registry(self._landing.registry, self._landing.registry_config), schema)
+        return judged_by_registry(records, self._landing.registry, schema)
 
     def _land(self, batch: Batch, rows: DataFrame) -> None:
         if self._landing.by_date:

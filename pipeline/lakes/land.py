@@ -42,7 +42,7 @@ def land(spark: SparkSession, landing: Landing, say: Callable[[str], None], stop
 
 def _schema(landing: Landing) -> StructType | None:
     if landing.registry is not None:
-        from pqbroker.pipeline.lakes.registry import Registry, latest_schema
+        from pqbroker.pipeline.lakes.registry import latest_schema
 
-        return latest_schema(Registry(landing.registry, landing.registry_config), landing.topic)
+        return latest_schema(landing.registry, landing.topic)
     return None if landing.schema is None else parse_schema(landing.schema)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from pqbroker.pipeline.lakes.value_registry import Registry
+
 KEPT = ("partition", "offset", "timestamp", "key", "headers")
 """Columns that every row has of its record, besides the value."""
 DATE = "date"
@@ -36,10 +38,8 @@ class Landing:
     """Consumer group that shows the offsets; empty for none."""
     schema: str | None = None
     """The value is JSON of this schema, in SQL: `id BIGINT NOT NULL, name STRING`; None takes it as it is."""
-    registry: str | None = None
-    """Address of the registry whose schemas values have; the latest one has the columns."""
-    registry_config: str = ""
-    """File with credentials for the registry; empty for none."""
+    registry: Registry | None = None
+    """The registry whose schemas values have; the latest one has the columns."""
     once: bool = False
     interval_s: float = 10.0
     starting_offsets: str = "earliest"

@@ -1,7 +1,7 @@
 """Values by the schemas of a registry: the columns of the latest schema, and values as JSON, which Spark's workers
 decode."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import coalesce, col, udf
@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 
 from pqbroker.pipeline.errors import JobError
 from pqbroker.pipeline.lakes.rows import judged
+from pqbroker.pipeline.lakes.value_registry import Registry
 from pqbroker.registry.decoding import TopicDecoders, topic_document
 from pqbroker.registry.limits import DecodingLimits
 from pqbroker.registry.named import NamedRegistry
@@ -46,24 +47,18 @@ _STORED, _DECODED = "_pqbroker_stored", "_pqbroker_decoded"
 _RESULT = StructType([StructField("text", StringType()), StructField("reason", StringType())])
 
 
-class Registry(NamedTuple):
-    """A schema registry: its address, and the file with credentials, empty without one."""
-
-    address: str
-    config_file: str = ""
-
-
 def latest_schema(registry: Registry, topic: str) -> StructType:
-    """Return the columns of the latest schema of TOPIC-value. JobError."""
+    """Return the columns of the latest schema of the subject. JobError."""
+    subject = registry.subject_of(topic)
     decoder = TopicDecoders(_document(registry)).find("value")
     assert decoder is not None, "the document names a registry of values"
     try:
-        shape = decoder.latest(f"{topic}-value").reader.shape
+        shape = decoder.latest(subject).reader.shape
     except Undecodable as refusal:
         raise JobError(f"topic {topic} has no schema: {refusal.reason}") from None
     schema = _Typing().type_of(shape)
     if not isinstance(schema, StructType) or not schema.fields:
-        raise JobError(f"the schema of {topic}-value is no record with fields; land the topic raw")
+        raise JobError(f"the schema of {subject} is no record with fields; land the topic raw")
     return schema
 
 

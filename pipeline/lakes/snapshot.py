@@ -29,7 +29,7 @@ def snapshot(
     spark: SparkSession, snapshotting: Snapshotting, say: Callable[[str], None], stopping: threading.Event
 ) -> None:
     """Run until the topic's present end (`once`) or until `stopping` is set; `say` gets a line a version. JobError."""
-    schema = None if snapshotting.schema is None else parse_schema(snapshotting.schema)
+    schema = _schema(snapshotting)
     lake = Lake(snapshotting.directory, VERSIONS)
     with owned(spark, lake.directory), Admin(spark, snapshotting.broker) as admin:
         lake.clear()
@@ -46,6 +46,14 @@ def snapshot(
             reports.resume(last.number, {int(number): offset for number, offset in ends.items()})
         watch = Watch(f"snapshot {snapshotting.topic} to {lake.directory}", snapshotting.topic, reports.batch)
         run_stream(spark, snapshotting, lake.checkpoint, Batches(writer.write, snapshotting), watch, stopping)
+
+
+def _schema(snapshotting: Snapshotting) -> StructType | None:
+    if snapshotting.registry is not None:
+        from pqbroker.pipeline.lakes.registry import latest_schema
+
+        return latest_schema(snapshotting.registry, snapshotting.topic)
+    return None if snapshotting.schema is None else parse_schema(snapshotting.schema)
 
 
 class _VersionWriter:
@@ -71,7 +79,8 @@ class _VersionWriter:
             if self._schema is None or self._letters is None:
                 self._land(batch, raw(records), 0)
             else:
-                told_apart = judged(records, self._schema).persist()  # else all writes would read and parse the topic
+                # kept, or else all writes would read and parse the topic
+                told_apart = self._judged(records, self._schema).persist()
                 try:
                     letters = self._letters.send(bad(told_apart.where("value IS NOT NULL")))
                     self._land(batch, good_or_deleted(told_apart, self._schema), letters)
@@ -82,6 +91,13 @@ class _VersionWriter:
     def counts(self, number: int) -> Counts:
         """Return the counts of a batch that is done; asked once."""
         return self._counts.pop(number, Counts())
+
+    def _judged(self, records: DataFrame, schema: StructType) -> DataFrame:
+        if self._snapshotting.registry is None:
+            return judged(records, schema)
+        from pqbroker.pipeline.lakes.registry import judged_by_registry
+
+        return judged_by_registry(records, self._snapshotting.registry, schema)
 
     def _land(self, batch: Batch, rows: DataFrame, letters: int) -> None:
         place = version_before(self._lake, batch.number)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from pqbroker.pipeline.lakes.value_registry import Registry
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshotting:
@@ -15,6 +17,8 @@ class Snapshotting:
     """Consumer group that shows the offsets; empty for none."""
     schema: str | None = None
     """The value is JSON of this schema, in SQL; None takes it as it is."""
+    registry: Registry | None = None
+    """The registry whose schemas values have; the latest one has the columns."""
     once: bool = False
     interval_s: float = 10.0
     starting_offsets: str = "earliest"

@@ -1,4 +1,5 @@
-"""Columns of a topic that names a registry: those of the latest schema of its subject, TOPIC-key and TOPIC-value.
+"""Columns of a topic that names a registry: those of the latest schema of its subjects, TOPIC-key and TOPIC-value
+unless it names others.
 
 Each record is read by the schema that it was written by, and its fields go to the columns of their names. What is made
 of parts itself is JSON. A record that is not decoded has null there, and `$error` says why.
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow
 
-from pqbroker.registry.decoding import TopicDecoders
+from pqbroker.registry.decoding import TopicDecoders, subject_of
 from pqbroker.registry.shapes import ShapeKind as Kind
 from pqbroker.registry.shapes import ValueShape
 from pqbroker.registry.undecodable import NOT_INSTALLED, UNAVAILABLE, UNKNOWN, Undecodable
@@ -55,7 +56,7 @@ class RegistryColumns:
             if decoder is None:
                 continue
             try:
-                latest = decoder.latest(f"{topic}-{part}")
+                latest = decoder.latest(subject_of(decoding, topic, part))
             except Undecodable as refusal:
                 self.reason = f"the {part}s of {topic} have no columns: {refusal.reason}"
                 continue

@@ -88,7 +88,7 @@ def test_what_is_not_kafkas_says_so_by_its_name() -> None:
     theirs = {(kind, name) for kind, name, *_ in ROWS}
     own = {name for kind, of in SETTINGS.items() for name in declarations(of) if (kind, name) not in theirs}
     of_tables = {"value.invalid", "value.format", "value.avro.schema", "key.format", "key.avro.schema"}
-    of_tables |= {"value.registry", "key.registry"}
+    of_tables |= {f"{part}.registry{suffix}" for part in ("key", "value") for suffix in ("", ".subject")}
     others = {name for name in own if not name.startswith(("pq.", "pqbroker."))}
     assert others == OF_THE_AUTHORIZER | OF_EARLIER_KAFKAS | THROTTLES | of_tables
 

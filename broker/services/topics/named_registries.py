@@ -24,4 +24,5 @@ def decoding_of(topic: Topic, settings: BrokerSettings) -> dict[str, Any] | None
         settings.registry_value_parts_max, settings.registry_schemas_max, settings.registry_failure_ms,
     )  # fmt: skip
     parts = {part: NamedRegistry(name, addresses.get(name, ""), files.get(name, "")) for part, name in named.items()}
-    return topic_document(parts, limits)
+    subjects = (("key", config.key_registry_subject), ("value", config.value_registry_subject))
+    return topic_document(parts, limits, {part: subject for part, subject in subjects if subject and part in parts})

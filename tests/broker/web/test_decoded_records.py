@@ -149,6 +149,13 @@ async def test_sql_has_the_columns_of_the_latest_schema(web: Web, registry: Test
     assert found == {"n": 3, "id": 2, "wrong": 1}
 
 
+async def test_sql_has_the_columns_of_the_subject_that_the_topic_names(web: Web, registry: TestRegistry) -> None:
+    await web.node.create_topic("t", value_registry="main", value_registry_subject="shop.Order")
+    await web.node.produce("t", framed(registry.add("shop.Order", ORDER), order(1)))
+    assert await rows(web, "SELECT id FROM t") == [{"id": 1}]
+    assert not [path for path in registry.paths if "t-value" in path]
+
+
 async def test_sql_has_raw_columns_and_the_reason_while_the_registry_is_down(
     web: Web, registry: TestRegistry
 ) -> None:
