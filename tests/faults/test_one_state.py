@@ -280,6 +280,19 @@ def failing_cleaner(site: Site) -> Iterator[None]:
 
 
 @contextmanager
+def full_store(site: Site) -> Iterator[None]:
+    """A sorted table takes no more rows: its store is full and may not rotate. It ends with the table."""
+    schema = [{"name": "id", "type": "int64", "sort_order": "ascending"}, {"name": "note", "type": "utf8"}]
+    attributes = {"enable_store_rotation": False, "max_dynamic_store_row_count": 1}
+    site.calls.ask("POST", "/v1/tables", {"path": "//full", "schema": schema, "attributes": attributes})
+    try:
+        site.calls.ask("POST", "/v1/tables/full/rows", {"rows": [{"id": 1, "note": "a"}]})
+        yield
+    finally:
+        site.calls.ask("DELETE", "/v1/tables/full")
+
+
+@contextmanager
 def late_retention(site: Site) -> Iterator[None]:
     """A record expires while its disk is stalled, so that no look of retention ends."""
     site.write("brief")
@@ -347,6 +360,7 @@ CASES: Mapping[str, tuple[Trouble, str, tuple[tuple[str, str], ...]]] = {
     "lost cell": (lost_cell, DEGRADED, ((CELL_LOST, "cell 1"),)),
     "cell away": (cell_away, DEGRADED, ((CELL_LOST, "cell 1"),)),
     "failing cleaner": (failing_cleaner, DEGRADED, (("compaction-behind", "the cleaner of compacted topics"),)),
+    "full store": (full_store, DEGRADED, (("compaction-behind", "sorted tables"),)),
     "late retention": (late_retention, DEGRADED, (("retention-behind", "retention"), ("sync-slow", "cell 0"))),
     "refused clients": (refused_clients, DEGRADED, (("refusing", "Kafka connections"),)),
     "lost system cell": (lost_system_cell, LOST, ((CELL_LOST, "cell 0"),)),
