@@ -47,6 +47,26 @@ def _sql(node: Broker, query: str) -> str:
     return f"http://{node.http}/#/sql/{quote(query, safe='')}"
 
 
+_CHOOSE = """(() => {
+  const chosen = new DataTransfer();
+  chosen.items.add(new File(["article,price\\nfig,1.5\\n"], "prices.csv"));
+  const input = document.querySelector("input[type=file]");
+  input.files = chosen.files;
+  input.dispatchEvent(new Event("change", {bubbles: true}));
+})()"""
+
+
+async def test_a_file_goes_with_a_query(page: Page, node: Broker) -> None:
+    await page.open(f"http://{node.http}/#/sql")
+    await page.wait_for("Files to send with a query")
+    await page.look(_CHOOSE)
+    await page.wait_for("files.prices.csv")
+    await page.type("textarea", "SELECT article, price * 2 AS twice FROM files.prices.csv")
+    await page.click("Run")
+    await page.wait_for("1 row,", "fig")
+    assert page.complaints == []
+
+
 async def test_a_query_runs_and_is_the_address(page: Page, node: Broker) -> None:
     await page.open(f"http://{node.http}/#/sql")
     await page.wait_for("Begin with a topic")
