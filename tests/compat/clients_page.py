@@ -53,7 +53,7 @@ Kafka, and `python -m tests.compat.foreign_suites` franz-go's tests of groups an
 Tried by hand in November 2026 and kept by no test: franz-go 1.22.2, sarama 1.61.1, kafka-go 0.4.51, kafkajs 2.2.4,
 @platformatic/kafka 1.35.0, rskafka 0.6.0 and faust-streaming 0.15.3. What they have of the above worked, also while the
 broker was killed and started again. Clients that write in the forms before Kafka 0.11 (kafka-node, pykafka, the crate
-`kafka`, or another told to be that old) are disconnected, as by Apache Kafka 4.
+`kafka`, or another configured so) are disconnected, as by Apache Kafka 4.
 """
 
 
