@@ -31,7 +31,8 @@ from tests.faults.exec_time import start
 
 SHAPES: Final = ((1, 100), (1, 500), (2_500, 1), (5_000, 1), (10_000, 1))
 """Groups, and members of each."""
-PARTITIONS: Final = 1_000
+PARTITIONS: Final = 2
+"""Partitions of the topic for each member of a group."""
 BEATS: Final = 10_000
 """Heartbeats that are measured, at least one a member."""
 IDLE_S: Final = 10.0
@@ -39,6 +40,7 @@ STARTS: Final = 3
 SETTINGS: Final = {
     "group.consumer.max.session.timeout.ms": "3600000", "group.consumer.session.timeout.ms": "3600000",
     "group.consumer.assignment.interval.ms": "0", "group.consumer.max.size": "10000",
+    "pqbroker.groups.bytes.max": str(1 << 30),
 }  # fmt: skip
 HEADER: Final = [
     "groups", "members of each", "CPU µs to join", "rounds to stable", "CPU µs/heartbeat", "idle CPU ms/s",
@@ -88,11 +90,11 @@ def measure(
         node.start()
         crowd = [Beating(f"group-{group}", f"member-{each}") for group in range(groups) for each in range(members)]
         with Connection(node.kafka) as connection:
-            _create_topic(connection)
+            _create_topic(connection, PARTITIONS * members)
             empty_mib = _start_again(node)[1]
         with Connection(node.kafka) as connection:
             join_us = _cpu_us(node, lambda: _round(connection, crowd)) / len(crowd)
-            rounds = _settle(connection, crowd)
+            rounds = _settle(connection, crowd, PARTITIONS * members)
             turns = -(-beats // len(crowd))
             beat_us = _cpu_us(node, lambda: _stay(connection, crowd, turns)) / (turns * len(crowd))
         idle_ms = _cpu_us(node, lambda: time.sleep(idle_s)) / idle_s / 1e3
@@ -118,13 +120,13 @@ def _start_again(node: BrokerProcess) -> tuple[float, float]:
     return cpu_seconds(node.pid), memory(node.pid).now_mib
 
 
-def _create_topic(connection: Connection) -> None:
-    topic = CreatableTopic(name=_TOPIC, num_partitions=PARTITIONS, replication_factor=1)
+def _create_topic(connection: Connection, partitions: int) -> None:
+    topic = CreatableTopic(name=_TOPIC, num_partitions=partitions, replication_factor=1)
     connection.send(request_frame(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 2))
     connection.receive()
 
 
-def _settle(connection: Connection, crowd: Sequence[Beating]) -> int:
+def _settle(connection: Connection, crowd: Sequence[Beating], partitions: int) -> int:
     """Let all members beat until each group's have all partitions in one epoch; return how often."""
     for count in range(1, _ROUNDS_MAX):
         is_new = _round(connection, crowd)
@@ -133,7 +135,7 @@ def _settle(connection: Connection, crowd: Sequence[Beating]) -> int:
         for each in crowd:
             epochs.setdefault(each.group, set()).add(each.epoch)
             owned[each.group] += sum(len(topic.partitions) for topic in each.owned)
-        if not is_new and set(owned.values()) == {PARTITIONS} and all(len(seen) == 1 for seen in epochs.values()):
+        if not is_new and set(owned.values()) == {partitions} and all(len(seen) == 1 for seen in epochs.values()):
             return count
     raise AssertionError(f"a group is not stable after {_ROUNDS_MAX} rounds")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pqbroker.protocol.errors import KafkaError
-from pqbroker.protocol.records import batches
+from pqbroker.protocol.records import CONTROL, batches
 from pqbroker.protocol.schema import ERROR_CODE, RECORDS, STRING, UUID, Field, Kind, wire_fields
 
 NOT_COMPARED: Final = {"throttle_time_ms"}
@@ -27,6 +27,8 @@ UNKNOWN_ID: Final = bytes(range(16, 32))
 """A topic id that no broker gave."""
 _MEANT: Final = {b"\0" * 16, UNKNOWN_ID}
 _DAY_MS: Final = 86_400_000
+_MARKER_BYTES: Final = 12
+"""Bytes of a marker's record before the coordinator's epoch, which is the broker's own."""
 _GENERATED: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -137,6 +139,8 @@ def _records(value: Any, facts: Facts) -> str:
     try:
         for position, header in batches(memoryview(value)):
             body = bytes(value[position + 61 : position + header.size_bytes])
+            if header.attributes & CONTROL:
+                body = body[:_MARKER_BYTES]
             found.append(
                 f"{header.base_offset}+{header.last_offset_delta} attributes={header.attributes}"
                 f" count={header.record_count} sequence={header.base_sequence}"

@@ -351,7 +351,7 @@ class _Fetch:
             high_watermark=-1,
             last_stable_offset=-1,
             log_start_offset=-1,
-            aborted_transactions=[] if self._isolation is READ_COMMITTED else None,
+            aborted_transactions=None if partition is not None else [],  # as Kafka: none to name, or nobody to ask
             records=(),
         )
         if partition is not None:
@@ -361,8 +361,9 @@ class _Fetch:
             data.log_start_offset = log.start_offset
         if isinstance(read, Batches):
             data.records = read.buffers
-            if partition is not None and read.size and self._isolation is READ_COMMITTED:
-                data.aborted_transactions = _aborted(self._spans.get(wanted), wanted.offset, read.next_offset)
+            if self._isolation is READ_COMMITTED:
+                spans = self._spans.get(wanted) if read.size else None
+                data.aborted_transactions = _aborted(spans, wanted.offset, read.next_offset)
         elif isinstance(read, ErrorCode):
             data.error_code = read
         else:

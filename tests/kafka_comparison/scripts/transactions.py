@@ -1,4 +1,4 @@
-"""Transactional producers: each API about an id that nobody has, and one id through its states."""
+"""Transactional producers: each API about an id that nobody has, one id through its states, and what readers see."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +8,9 @@ from pqbroker.broker.kafka.handlers import (
     add_partitions_to_txn,
     describe_transactions,
     end_txn,
+    fetch,
+    list_offsets,
+    offset_fetch,
     txn_offset_commit,
 )
 from pqbroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -20,15 +23,21 @@ from pqbroker.protocol.messages.describe_transactions import DescribeTransaction
 from pqbroker.protocol.messages.end_txn import EndTxnRequest
 from pqbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from pqbroker.protocol.messages.init_producer_id import InitProducerIdRequest
+from pqbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pqbroker.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from pqbroker.protocol.records import TRANSACTIONAL
+from tests.kafka_comparison.scripts.groups import fetching
+from tests.kafka_comparison.scripts.records import finding, reading
 from tests.kafka_comparison.shapes import script, varied
-from tests.kafka_comparison.side import SHARED, Side
+from tests.kafka_comparison.side import SHARED, T0_MS, Side, batch
 
 PRODUCER_ID = 5_000_000
+LEVELS = (0, 1)
+"""Isolation levels: read_uncommitted, read_committed."""
 WAITING = {"CONCURRENT_TRANSACTIONS", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"}
 
 
@@ -159,3 +168,96 @@ def ends(side: Side) -> None:
         until_ended(side, name)
         side.compare(ending(name, claim, is_commit=is_commit), f"again {is_commit}")
         side.compare(ending(name, claim, is_commit=not is_commit), f"opposite {is_commit}")
+
+
+# What readers see.
+
+
+def writing(side: Side, name: str, claim: tuple[int, int]) -> None:
+    """Write a batch in the transaction of an id to the first partition of the case's topic."""
+    side.ask(adding(side, name, claim, 0), 3)
+    records = batch(attributes=TRANSACTIONAL, producer_id=claim[0], producer_epoch=claim[1], base_sequence=0)
+    data = [PartitionProduceData(index=0, records=memoryview(records))]
+    topics = [TopicProduceData(name=side.name, partition_data=data)]
+    request = ProduceRequest(transactional_id=name, acks=-1, timeout_ms=5000, topic_data=topics)
+    answer = side.ask(request, 9)
+    assert not answer.responses[0].partition_responses[0].error_code, answer
+
+
+def mix(side: Side) -> None:
+    """Fill the case's topic: a plain record, one that is committed, one that is aborted, a plain one, two of two
+    producers that stay open, a plain one. It ends at 9, and the last stable offset is 6."""
+    side.topic(configs={"segment.ms": str(2**63 - 1)})  # else Kafka begins a segment behind records of years ago
+    side.write(side.name, batch(0))
+    for is_commit in (True, False):
+        name = f"{side.name}-{is_commit}"
+        claim = begun(side, name)
+        writing(side, name, claim)
+        side.ask(ending(name, claim, is_commit=is_commit), 3)
+        until_ended(side, name)
+    side.write(side.name, batch(1))
+    for number in range(2):
+        name = f"{side.name}-open-{number}"
+        writing(side, name, begun(side, name))
+    side.write(side.name, batch(2))
+
+
+def unmix(side: Side) -> None:
+    """End the transactions that are open: the first one commits, and what the second one wrote is aborted."""
+    for number, is_commit in enumerate((True, False)):
+        name = f"{side.name}-open-{number}"
+        side.ask(ending(name, claim_of(side, name), is_commit=is_commit), 3)
+        until_ended(side, name)
+
+
+def claim_of(side: Side, name: str) -> tuple[int, int]:
+    """Return the claim of an id's open transaction."""
+    request = DescribeTransactionsRequest(transactional_ids=[name])
+    (state,) = side.ask(request, 0).transaction_states
+    return state.producer_id, state.producer_epoch
+
+
+@script(fetch.API, since=4)
+def committed_reads(side: Side) -> None:
+    """Reads from every offset at both levels, while two transactions are open and when they have ended."""
+    mix(side)
+    for step in ("open", "ended"):
+        for level in LEVELS:
+            for offset in range(13):
+                side.compare(reading(side, side.name, offset=offset, isolation_level=level), f"{step} {level} {offset}")
+        if step == "open":
+            unmix(side)
+
+
+@script(list_offsets.API, since=2)
+def committed_ends(side: Side) -> None:
+    """Ends, and offsets by time, at both levels, while two transactions are open and when they have ended."""
+    mix(side)
+    for step in ("open", "ended"):
+        for level in LEVELS:
+            for timestamp in (-1, -2, T0_MS, T0_MS + 1000, T0_MS + 2000):
+                asked = finding(timestamp, topic=side.name)
+                asked.isolation_level = level
+                side.compare(asked, f"{step} {level} {timestamp}")
+        if step == "open":
+            unmix(side)
+
+
+@script(offset_fetch.API, since=7)
+def stable_offsets(side: Side) -> None:
+    """Offsets of a group while a transaction that has others is open, and when it has been aborted or committed."""
+    group = side.group()
+    for is_commit in (False, True):
+        claim = begun(side, group)
+        side.ask(AddOffsetsToTxnRequest(
+            transactional_id=group, producer_id=claim[0], producer_epoch=claim[1], group_id=group
+        ), 3)  # fmt: skip
+        side.ask(committing(group, claim), 3)
+        for step in ("open", "ended"):
+            for is_stable in (True, False):
+                asked = fetching(side, group)
+                asked.require_stable = is_stable
+                side.compare(asked, f"{step} {is_commit} {is_stable}")
+            if step == "open":
+                side.ask(ending(group, claim, is_commit=is_commit), 3)
+                until_ended(side, group)
