@@ -74,9 +74,12 @@ class BackupStory:
         await restored.settle()
         story = SortedStory(restored)
         await story.settle()
-        opened = restored.owner.current
+        opened, transactions = restored.owner.current, TransactionStory(story)
         expect(not opened.commits.is_busy, "a restored backup has commits that are not finished")
-        numbers = await TransactionStory(story).logged()
+        await story.mount_all()
+        await transactions.mount_log()
+        await story.settle()
+        numbers = await transactions.logged()
         for place, one in enumerate(self.story.ended):
             await _verify_whole(story, numbers, one, is_owed=place < self.taken.ended)
         await restored.stop()
