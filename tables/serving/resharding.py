@@ -142,6 +142,7 @@ class ChunkMoves:
         for index in range(plan.first, plan.last + 1):
             if (record.pivots[index], _end(record, index)) not in ranges:
                 await self._move_chunks(table.tablets[index], ranges, new)
+                _check_closed(table, index)  # else it may be lost, and its decisions unknown
                 await _copy_decisions(table.tablets[index].transactions, new[min(new)].kv)
         if plan.first == 0 and 0 in new:  # the first tablet keeps the progress of what feeds the table
             for request in table.tablets[0].progress.requests():
@@ -168,7 +169,9 @@ class ChunkMoves:
     ) -> None:
         """Copy or rewrite the chunks of a tablet that is replaced. Numbers of new chunks count up in each tablet."""
         numbers = {number: len(list(one.kv.keys(b"c", b"d"))) for number, one in new.items()}
-        for chunk in tablet.structure.chunks.values():
+        for chunk in list(tablet.structure.chunks.values()):
+            if chunk.number not in tablet.structure.chunks:  # the tablet was mounted, and compacted
+                raise _changed(tablet.config.table)
             within = next((number for number, each in enumerate(ranges) if _holds(each, chunk)), None)
             if within is None:
                 staged = await self._rewritten(tablet, chunk, ranges, new)
@@ -274,10 +277,14 @@ def check_unchanged(
     record = table.record
     is_same = (record.tablets, record.pivots, record.columns) == (before.tablets, before.pivots, before.columns)
     if not is_same or rows_of(table, plan) != rows:
-        text = f"{record.name} was changed while its rows were copied"
-        raise TableError("WRONG_STATE", text, "Leave its tablets unmounted, and give the command again.")
+        raise _changed(record.name)
     for index in range(plan.first, plan.last + 1):
         _check_closed(table, index)
+
+
+def _changed(name: str) -> TableError:
+    text = f"{name} was changed while its rows were copied"
+    return TableError("WRONG_STATE", text, "Leave its tablets unmounted, and give the command again.")
 
 
 def new_count(table: SortedTable, plan: ReshardPlan) -> int:

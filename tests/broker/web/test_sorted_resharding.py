@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from pqbroker.storage.tablets.tablet import TabletType
+from pqbroker.tables.serving import resharding
 from tests.broker.conftest import until
 from tests.broker.web.conftest import Web
 from tests.broker.web.test_sorted_background import flush, tablet_of
@@ -69,12 +70,29 @@ async def test_other_tablets_are_not_named_while_a_backup_takes_its_moments(web:
     first = await filled(web)
     before = tablet_of(web).config.tablet_id
     async with web.node.server.node.cell.current.others.unchanged():
-        resharding = asyncio.ensure_future(reshard(web, pivot_keys=[[], ["b"]]))
-        await asyncio.wait([resharding], timeout=0.5)
-        assert not resharding.done()
+        waiting = asyncio.ensure_future(reshard(web, pivot_keys=[[], ["b"]]))
+        await asyncio.wait([waiting], timeout=0.5)
+        assert not waiting.done()
         assert tablet_of(web).config.tablet_id == before
-    assert (await resharding)["tablet_count"] == 2
+    assert (await waiting)["tablet_count"] == 2
     await check_rows(web, first)
+
+
+async def test_a_tablet_that_is_compacted_while_it_is_copied_is_refused_by_name(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(web)
+    chunks, name = tablet_of(web).structure.chunks, resharding._name
+    assert len(chunks) > 1
+
+    async def compacted(*args: Any) -> None:
+        await name(*args)
+        chunks.clear()
+
+    monkeypatch.setattr(resharding, "_name", compacted)
+    status, code, text = await web.refusal("POST", f"{PATH}/reshard", {"pivot_keys": [[], ["b"]]})
+    assert (status, code) == (409, "WRONG_STATE")
+    assert "was changed while its rows were copied" in text
 
 
 async def test_tablets_whose_range_stays_are_kept(web: Web) -> None:
