@@ -1,6 +1,7 @@
 """Counts of the tablet floor, where requests and blobs pass: plain numbers, read when somebody asks for metrics."""
 
 from bisect import bisect_left
+from collections.abc import Sequence
 
 LATENCY_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
@@ -13,6 +14,15 @@ class Histogram:
     def __init__(self) -> None:
         self.buckets = [0] * (len(LATENCY_BOUNDS_S) + 1)
         self.total = 0.0
+
+    @staticmethod
+    def of(buckets: Sequence[int], total: float) -> "Histogram":
+        """Return a histogram of counts that were taken elsewhere. ValueError for another number of buckets."""
+        made = Histogram()
+        if len(buckets) != len(made.buckets):
+            raise ValueError(f"a histogram has {len(made.buckets)} buckets, not {len(buckets)}")
+        made.buckets, made.total = list(buckets), total
+        return made
 
     def observe(self, seconds: float) -> None:
         self.buckets[bisect_left(LATENCY_BOUNDS_S, seconds)] += 1

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from pqbroker.broker.ground.metrics import Sample
+from pqbroker.broker.ground.other_nodes import NodeSilent
 from pqbroker.broker.kafka.net.dispatch import Dispatcher
 from pqbroker.broker.kafka.net.forwarding import answer_forwarded
 from pqbroker.broker.node.admissions import answer_admission
@@ -19,6 +21,8 @@ from pqbroker.broker.node.running_tablets import (
     encode_tablets,
     running_tablets,
 )
+from pqbroker.broker.node.sample_forms import decode_samples
+from pqbroker.broker.peers.link_rules import LinkBusy
 from pqbroker.broker.peers.peer_frames import LinkBroken
 from pqbroker.broker.peers.peer_link import PeerDoor, PeerLink, PeerRefused
 from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
@@ -35,6 +39,8 @@ log = logging.getLogger(__name__)
 PLACING_LOOK_S: Final = 0.05
 """Seconds between looks for nodes that are gone, and that came back."""
 PLACED_AGAIN_S: Final = 0.5
+SAMPLES_S: Final = 10.0
+"""Seconds that a node has to answer with its samples."""
 ABSENT_S: Final = 30.0
 """Seconds that nodes have to come after a start, or after the system cell was opened again, before others run their
 cells."""
@@ -104,6 +110,24 @@ class FirstPlace:
             await others.take_over(node)
         return_s = self._node.settings.node_return_ms / 1000
         await others.give_back({node for node, since in self._since.items() if now - since >= return_s})
+
+    async def samples(self) -> Mapping[int, Sequence[Sample]]:
+        """Return the samples of each other node. NodeSilent."""
+        links = {link.node: link for link in self._told}
+        others = range(FIRST + 1, self._place.count + 1)
+        silent = [node for node in others if node not in links]
+        if silent:
+            raise NodeSilent(f"node {silent[0]} is not linked to the first one")
+        found = await asyncio.gather(*(self._samples_of(links[node]) for node in others))
+        return dict(zip(others, found, strict=True))
+
+    async def _samples_of(self, link: PeerLink) -> list[Sample]:
+        try:
+            answer = await link.ask(encode_peer_call(PeerMethod.SAMPLES, None), SAMPLES_S)
+            _, _, body = decode_peer_call(answer)
+            return await asyncio.to_thread(decode_samples, body)
+        except (LinkBroken, LinkBusy, PeerRefused) as refused:
+            raise NodeSilent(f"node {link.node}: {refused}") from refused
 
     def begin_again(self) -> None:
         """Have all nodes follow the scheme and the hive of the system cell's new opening."""

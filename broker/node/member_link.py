@@ -7,10 +7,13 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from pqbroker.broker.ground.metrics import samples
 from pqbroker.broker.node.admissions import Admissions
 from pqbroker.broker.node.mirrored_rows import MirroredRows
 from pqbroker.broker.node.orders import Orders
+from pqbroker.broker.node.parts import Node
 from pqbroker.broker.node.running_tablets import RUNNING_LOOK_S, decode_tablets, encode_tablets, running_tablets
+from pqbroker.broker.node.sample_forms import encode_samples
 from pqbroker.broker.node.served_partitions import CALLS, ServedPartitions
 from pqbroker.broker.peers.link_rules import LinkBusy, LinkTerms
 from pqbroker.broker.peers.peer_frames import LinkBroken
@@ -49,8 +52,13 @@ class MemberLink:
         self._elsewhere = elsewhere
         self._served: ServedPartitions | None = None
         """None: this node tells of no tablet yet."""
+        self._node: Node | None = None
         self.rows = MirroredRows(self._note_ready)
         self.admissions = Admissions(lambda payload: self._ask(payload, self._timeout_s))
+
+    def serve(self, node: Node) -> None:
+        """Have this node answer the first one from now on."""
+        self._node = node
 
     def start(self) -> None:
         """Begin to come to the first node, for as long as this one runs."""
@@ -131,6 +139,9 @@ class MemberLink:
             method, head, _ = decode_peer_call(payload)
         except LinkBroken as broken:
             raise PeerRefused(str(broken)) from broken
+        if method is PeerMethod.SAMPLES and self._node is not None:
+            taken = await self._node.turns.finish(samples(self._node.metrics))
+            return encode_peer_call(method, None, await asyncio.to_thread(encode_samples, taken))
         if method not in CALLS or self._served is None:
             raise PeerRefused(f"this node answers no {method.name} now")
         return await self._served.answer(method, head)

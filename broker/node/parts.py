@@ -12,6 +12,7 @@ from pqbroker.broker.ground.listeners import Listener
 from pqbroker.broker.ground.log_tail import LogTail
 from pqbroker.broker.ground.metrics import Metrics
 from pqbroker.broker.ground.needs import Need
+from pqbroker.broker.ground.other_nodes import OtherNodes
 from pqbroker.broker.ground.series import Series
 from pqbroker.broker.ground.turns import Turns
 from pqbroker.broker.kafka.apis.answer_budget import AnswerBudget
@@ -60,6 +61,8 @@ class Node:
     """Listeners of the node, with the ports that are bound."""
     http: Callable[[], Listener | None] = lambda: None
     """HTTP address, with the port that is bound; None: there is none."""
+    others: Callable[[], OtherNodes | None] = lambda: None
+    """Other nodes of a broker with several, at the first one."""
     log_tail: LogTail = field(default_factory=LogTail)
     series: Series = field(default_factory=lambda: Series(dict))
     """The main figures of the last minutes."""

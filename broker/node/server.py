@@ -161,6 +161,8 @@ class Server:
         """None: no listener is encrypted."""
 
     node: Node
+    _first: "FirstPlace | None" = None
+    """The first node's side of the links to others."""
     _audit: AuditLog | None = None
     _keys: "Mapping[str, ListenerKeys]" = NO_KEYS
     """Keys by which listeners check tokens of OAUTHBEARER, by their names."""
@@ -222,6 +224,8 @@ class Server:
         self._follow_scheme()
         self._dispatcher = Dispatcher(self.node, APIS)
         self._forwarder, self._first = self._make_forwarder(), await self._open_door()
+        if self._member is not None:
+            self._member.serve(self.node)
         before_login = await self._receiving_before_login()
         for listener, sockets in bound:
             served = replace(listener, advertised=advertised.get(listener.name))
@@ -404,6 +408,7 @@ class Server:
             pools=lambda: self._cell.current.cell.stats().pools,
             listeners=self.listeners,
             http=lambda: self._http,
+            others=lambda: self._first,
             access=self._deciding,
             tls=self._tls,
             rules=self._deciding if isinstance(self._deciding, RuleAccess) else None,

@@ -35,6 +35,8 @@ class PeerMethod(IntEnum):
     """The parent process says to the first node that all nodes stop: their cells stay where they are."""
     EMPTY_NODE = 11
     """The parent process has the first node move all cells away from a node that it restarts."""
+    SAMPLES = 12
+    """The first node asks another one for the samples of its metrics."""
     COPY_OFFSETS = 20
     """The first node asks for the offsets of groups in some tablets."""
     COMMIT_OFFSETS = 21

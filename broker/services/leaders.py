@@ -78,6 +78,13 @@ class Leaders:
         number = node_of(self._homes(), cell, len(self.nodes))
         return NO_NODE if number is None else self.nodes[number - 1]
 
+    def foreign_cell(self, topic: Topic) -> CellId | None:
+        """Return a cell with tablets of the topic that this node does not run; None: it runs all."""
+        if len(self.nodes) == 1:
+            return None
+        cells = sorted({topic.record.cell_of(number) for number in range(len(topic.record.tablets))})
+        return next((cell for cell in cells if self.of_cell(cell) != self.own), None)
+
     def can_have(self, replicas: Iterable[int]) -> bool:
         """Return True if a partition can be assigned to these nodes: a partition has one replica."""
         return list(replicas) == [self.own]

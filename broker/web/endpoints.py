@@ -4,7 +4,7 @@ What a browser can send across sites without being asked to is refused: a body m
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -15,6 +15,7 @@ from pqbroker.broker.ground.access import AclOperation, DirectCaller, check_acce
 from pqbroker.broker.ground.listeners import Address, Connect, bind
 from pqbroker.broker.ground.looks import Looks
 from pqbroker.broker.ground.metrics import Sample, samples
+from pqbroker.broker.ground.other_nodes import NodeSilent
 from pqbroker.broker.ground.refusals import REFUSED, translate
 from pqbroker.broker.web.door import HTTP_BACKLOG, Door, answer_plain, slot_of
 from pqbroker.broker.web.hosts import Hosts
@@ -149,14 +150,20 @@ class _Scrapes:
 
     async def _make(self) -> tuple[bytes, str]:
         taken = await self._node.turns.finish(samples(self._node.metrics))
-        return await asyncio.to_thread(_exposition, taken)
+        others = self._node.others()
+        try:
+            of_others = None if others is None else await others.samples()
+        except NodeSilent as silent:
+            cure = "Ask again; `pqbroker cell list` shows the cells of each node, the log says why it does not answer."
+            raise Problem(503, "NODE_SILENT", f"metrics are of all nodes or of none: {silent}", cure) from None
+        return await asyncio.to_thread(_exposition, taken, of_others)
 
 
-def _exposition(taken: Sequence[Sample]) -> tuple[bytes, str]:
+def _exposition(taken: Sequence[Sample], others: Mapping[int, Sequence[Sample]] | None) -> tuple[bytes, str]:
     """Runs in a thread, imports included: both take longer than the loop's other work should wait."""
     from pqbroker.broker.web.exposition import CONTENT_TYPE, exposition
 
-    return exposition(taken), CONTENT_TYPE
+    return exposition(taken, others), CONTENT_TYPE
 
 
 class _Shared(NamedTuple):

@@ -15,7 +15,8 @@ test compares them. `GET /metrics` on the HTTP address answers in Prometheus' te
 Prometheus and a Grafana dashboard for it.
 
 Counters begin at 0 when their part starts: the node, or for what the cell, its pools and its partitions count, the
-opening of the cell. A histogram has the series `…_bucket`, `…_sum` and `…_count`.
+opening of the cell. A histogram has the series `…_bucket`, `…_sum` and `…_count`. A broker of several nodes
+answers for all of them, and each sample has a label `node`, the number of its node, from 1.
 
 Series with the labels `topic` and `partition` are bounded: up to `pqbroker.metrics.partitions.max` partitions each has
 its own. Above, they are sums over the partitions of a topic, with an empty `partition`; and where there are more topics

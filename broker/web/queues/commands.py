@@ -173,6 +173,7 @@ def _shown(topic: Topic) -> dict[str, Any]:
 
 def _place(call: Call, topic: Topic, consumer: str, index: int) -> dict[str, Any]:
     """Return where a consumer stands in a tablet; without an offset it stands at row 0."""
+    call.check_served(topic)
     partition = find_readable(topic, index)
     stored = call.node.cell.current.topics.offsets.at(consumer, (topic.record.name, index))
     offset = 0 if stored is None else stored.offset

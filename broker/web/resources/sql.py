@@ -106,7 +106,7 @@ class CallersTargets:
         call = self._call
         self._names.add(name)
         try:
-            return find_topic(call, AclOperation.READ, name, or_static=True)
+            topic = find_topic(call, AclOperation.READ, name, or_static=True)
         except KafkaError as refusal:
             if refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
@@ -114,6 +114,8 @@ class CallersTargets:
             known = [each.record.name for each in every_topic(call, AclOperation.DESCRIBE, names, or_static=True)]
             near = get_close_matches(name, known, 1, _LIKENESS_MIN)
             raise unknown_topic(name, f"; did you mean {near[0]!r}?" if near else "") from None
+        call.check_served(topic)
+        return topic
 
     def sorted_table(self, name: str) -> "SortedTable":
         """TableError, KafkaError."""

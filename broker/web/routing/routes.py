@@ -63,8 +63,21 @@ class Call:
         return [host.cell for _, host in self.node.cell.current.cells.hosts()]
 
     def topic(self, operation: AclOperation = AclOperation.DESCRIBE, *, or_static: bool = False) -> Topic:
-        """The topic the path names, or with `or_static` a static table; KafkaError as `find_topic`."""
-        return find_topic(self, operation, self.path["name"], or_static=or_static)
+        """The topic the path names, or with `or_static` a static table; KafkaError as `find_topic`, Problem as
+        `check_served` for one whose records are read or written."""
+        topic = find_topic(self, operation, self.path["name"], or_static=or_static)
+        if operation in (AclOperation.READ, AclOperation.WRITE):
+            self.check_served(topic)
+        return topic
+
+    def check_served(self, topic: Topic) -> None:
+        """Problem where another node of a broker with several runs a part of the topic: what this node has of it would
+        be answered as all that there is."""
+        cell = self.node.leaders.foreign_cell(topic)
+        if cell is not None:
+            text = f"topic {topic.record.name} has partitions in cell {cell}, which another node runs"
+            cure = f"Use a Kafka client, or move the cell to the first node: `pqbroker cell move {cell} --node 1`."
+            raise Problem(503, "OTHER_NODE", text, cure)
 
     def check_test_broker(self, what: str) -> None:
         """Problem unless the node is one for tests."""

@@ -7,14 +7,18 @@ from typing import Any, cast
 
 import pytest
 
+from pqbroker.broker.ground.metrics import Sample
+from pqbroker.broker.ground.other_nodes import NodeSilent
 from pqbroker.broker.node.first_place import FirstPlace
 from pqbroker.broker.node.node_place import NodePlace
+from pqbroker.broker.node.sample_forms import decode_samples, encode_samples
 from pqbroker.broker.peers.link_rules import LinkTerms
 from pqbroker.broker.peers.peer_frames import LinkBroken
 from pqbroker.broker.peers.peer_link import PeerLink
 from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.serving.offsets import GroupOffsets
+from pqbroker.storage.counters import Histogram
 from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.memory import MemoryEngine
 
@@ -68,6 +72,36 @@ async def test_cells_that_are_at_other_nodes_now_do_not_count() -> None:
     place = replace(PLACE, elsewhere={CellId(3): {TabletId(5): 1}})
     _told(place, {"1": {"70": 3}, "3": {}, "4": {}})
     assert place.elsewhere == {3: {5: 1}, 4: {}}
+
+
+async def test_samples_of_a_node_that_is_not_linked_are_missed() -> None:
+    with pytest.raises(NodeSilent, match="node 2 is not linked"):
+        await _first(PLACE).samples()
+
+
+def test_samples_reach_another_node_as_they_were_taken() -> None:
+    histogram = Histogram()
+    histogram.observe(0.2)
+    taken = [Sample("errors", 5, ("NONE",)), Sample("request_seconds", labels=("Fetch", "4"), histogram=histogram)]
+    errors, requests = decode_samples(encode_samples(taken))
+    assert errors == taken[0]
+    assert requests.labels == ("Fetch", "4")
+    assert requests.histogram is not None
+    assert (requests.histogram.buckets, requests.histogram.total) == (histogram.buckets, 0.2)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b"", b"5", b"[5]",
+        b'[["unknown", 1, [], null]]', b'[["errors", 1, [], null]]', b'[["errors", "x", ["a"], null]]',
+        b'[["errors", 1, ["a"], [[1], 2]]]', b'[["request_seconds", 0, ["a", "4"], null]]', b"[" * 5000,
+        b'[["request_seconds", 0, ["a", "4"], [[1], 2]]]', b'[["errors", 1, null, null]]', b"\xff",
+    ],
+)  # fmt: skip
+def test_samples_that_are_none_break_the_link(told: bytes) -> None:
+    with pytest.raises(LinkBroken):
+        decode_samples(told)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +24,8 @@ from pqbroker.broker.node.parent import count_nodes
 from pqbroker.broker.node.serve import WrongSettings
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.peers import NODES_MAX
+from pqbroker.protocol.codec import decoder, encoder
+from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from pqbroker.storage.engine_kinds import MEMORY
 from tests.support.several_nodes import SeveralNodes, is_running
 from tests.support.waiting import wait_until
@@ -82,12 +86,36 @@ def test_each_node_names_the_leaders_while_the_first_one_says_nothing(nodes: Sev
     first = nodes.pids()[1]
     os.kill(first, signal.SIGSTOP)
     try:
-        asking = AdminClient({"bootstrap.servers": f"{host}:{int(port) + 2}"})  # knows no node but this one
-        found = asking.list_topics("known", timeout=PATIENCE_S).topics["known"].partitions
+        found = _ask_for_leaders(host, int(port) + 2, "known")
     finally:
         os.kill(first, signal.SIGCONT)
-    assert {index: one.leader for index, one in found.items()} == leaders
+    assert found == leaders
     assert at_second.list_topics("unknown", timeout=PATIENCE_S).topics["unknown"].partitions  # the first one makes it
+
+
+def test_metrics_are_those_of_all_nodes_by_number(nodes: SeveralNodes) -> None:
+    with urllib.request.urlopen(f"http://{nodes.http}/metrics", timeout=PATIENCE_S) as answer:
+        lines = answer.read().decode().splitlines()
+    for node in (1, 2):
+        named = [line for line in lines if line.startswith("pqbroker_durability{") and f'node="{node}"' in line]
+        assert len(named) == 1
+    assert not [line for line in lines if line and not line.startswith("#") and 'node="' not in line]
+
+
+def test_http_refuses_records_that_are_at_another_node(nodes: SeveralNodes) -> None:
+    _client_of_spread(nodes, "over-http")
+    query = {"query": 'select count(*) from "over-http"'}
+    for path, body in (
+        ("topics/over-http/records?partition=0", None), ("topics/over-http/records?follow=true", None), ("sql", query),
+        ("topics/over-http/search", {"text": "x"}), ("topics/over-http/records", {"records": [{"value": "x"}]}),
+    ):  # fmt: skip
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            f"http://{nodes.http}/v1/{path}", data, headers={"Content-Type": "application/json"}
+        )
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=PATIENCE_S)
+        assert json.loads(refused.value.read())["error"]["code"] == "OTHER_NODE", path
 
 
 def test_a_second_parent_on_the_directory_is_refused(nodes: SeveralNodes) -> None:
@@ -335,6 +363,18 @@ def _client_of_spread(
     created.result(PATIENCE_S)
     wait_until(lambda: _leaders(admin, topic) == {1, 2}, "two nodes lead partitions", PATIENCE_S)
     return client, admin
+
+
+def _ask_for_leaders(host: str, port: int, topic: str) -> dict[int, int]:
+    """Ask the node at this port, and no other one, for the leaders of a topic's partitions."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+    body = b"\0\3\0\7\0\0\0\1\xff\xff" + b"".join(encoder(MetadataRequest, 7)(request))
+    with socket.create_connection((host, port), PATIENCE_S) as connection:
+        connection.sendall(len(body).to_bytes(4) + body)
+        size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL))
+        answer = connection.recv(size, socket.MSG_WAITALL)
+    response = decoder(MetadataResponse, 7)(memoryview(answer)[4:])
+    return {partition.partition_index: partition.leader_id for partition in response.topics[0].partitions}
 
 
 def _run_cli(nodes: SeveralNodes, *arguments: str) -> str:

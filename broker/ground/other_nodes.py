@@ -1,0 +1,17 @@
+"""Other nodes of a broker with several, as the doors of the first one need them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from pqbroker.broker.ground.metrics import Sample
+
+
+class NodeSilent(Exception):
+    """A node does not answer now; the text names it."""
+
+
+class OtherNodes(Protocol):
+    """All nodes but the first one, by their numbers."""
+
+    async def samples(self) -> Mapping[int, Sequence[Sample]]:
+        """Return the samples of each. NodeSilent: all are needed."""
