@@ -92,6 +92,12 @@ class PartitionCopies:
                 topic = self._topics.by_id(partition.topic_id)
                 if topic is not None:
                     offsets.drop_copy(topic.record.name, [server])
+        for name in self._topics.names():
+            topic, wanted = self._topics.get(name), dict[CellId, list[_AwaitedTablet]]()
+            if topic is not None:
+                self._add_wanted(topic, wanted)
+            if wanted:
+                offsets.expect(name)
 
     def drop(self, partitions: Sequence[PartitionAway]) -> None:
         """Drop copies of partitions in which something was changed with an outcome that nobody knows."""

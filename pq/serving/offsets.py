@@ -229,6 +229,10 @@ class GroupOffsets:
                 server.consumers.take({})
                 self._awaited.add(topic)
 
+    def expect(self, topic: str) -> None:
+        """Have offsets of a topic be awaited: some of its partitions have moved to another node."""
+        self._awaited.add(topic)
+
     def forget(self, topic: str, partitions: Iterable[PartitionServer]) -> None:
         """Forget the offsets of a topic that is not served any more, or by other partitions."""
         self._awaited.discard(topic)

@@ -34,7 +34,7 @@ class End:
 
 def _first(place: NodePlace) -> FirstPlace:
     others = SimpleNamespace(node_of=lambda cell: 2 - cell % 2)
-    opened = SimpleNamespace(others=others, topics=SimpleNamespace(offsets=GroupOffsets(lambda *_: None)))
+    opened = SimpleNamespace(others=others, topics=SimpleNamespace(offsets=GroupOffsets(lambda *_: None), names=tuple))
     node = SimpleNamespace(
         settings=BrokerSettings(), cell=SimpleNamespace(current=opened), loop=asyncio.get_running_loop()
     )

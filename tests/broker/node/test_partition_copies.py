@@ -58,7 +58,7 @@ class TwoNodes:
             lambda name, index: partitions[index] if name == "t" and index < 3 else None, takes_copies=True
         )
         self.offsets.learn("t", partitions, awaits_cell=True)
-        topics = SimpleNamespace(offsets=self.offsets, get=lambda _: known, by_id=lambda _: known)
+        topics = SimpleNamespace(offsets=self.offsets, get=lambda _: known, names=lambda: ["t"], by_id=lambda _: known)
         coordinator = SimpleNamespace(generation=self.generation)
         coordinators = SimpleNamespace(is_serving=True, tablets=[coordinator] * COORDINATORS)
         opened = cast(Any, SimpleNamespace(topics=topics, coordinators=coordinators))
