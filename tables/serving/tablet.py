@@ -207,6 +207,9 @@ class SortedTablet:
         self._logs = {}
         self.share.kept.forget(self.structure.chunks.values())
         self.structure.settled_mode = None
+        can_read = not self._is_closed and self._resumed.is_set() and self.unreadable is None
+        if self.is_mounted and can_read and self._replay is None:  # it was mounted while writes were held
+            self._begin_replay()
 
     async def hold(self) -> None:
         """Begin no write and no background work until the next start; what runs of that ends."""

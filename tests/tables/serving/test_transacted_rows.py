@@ -9,6 +9,7 @@ from pqbroker.pq.transactions.stored_forms import TransactionId
 from pqbroker.storage.engine import CommitRefused, StoreFailed
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.stored_keys import prepared_key
+from pqbroker.tables.serving.tablet import SortedTablet
 from pqbroker.tables.sorted.store import KEY_MEMORY
 from tests.storage.kv.test_joint_request import contents_of
 from tests.support.sorted_on_disk import explain_tablet
@@ -462,3 +463,21 @@ async def test_a_second_reader_finds_prepared_rows_and_decisions_as_the_page_say
     assert found == {"decisions": 1, "log values": 1, "logged rows": 1}
     await commit.finish()
     assert explain_tablet(await contents_of(bench.participant(2).kv), ["int64"]) == {"log values": 1, "logged rows": 2}
+
+
+@on_bench
+async def test_a_tablet_that_is_mounted_while_its_unmount_waits_serves_again(bench: CommitBench) -> None:
+    await bench.write(0, {1: 10})
+    tablet, leave = bench.tablets[0], bench.share.leave
+
+    async def left(one: SortedTablet) -> None:
+        await leave(one)
+        one.mount()
+        await one.mounted()
+
+    bench.share.leave = left
+    await tablet.unmount()
+    await tablet.mounted()
+    bench.share.leave = leave
+    assert tablet.is_serving
+    assert await bench.read(0, 1) == 10
