@@ -81,6 +81,8 @@ class TabletGluing:
         and what `change` raises.
         """
         record = topic.record
+        if max((glue.survivor, *glue.removed)) >= record.partitions:
+            raise BundleRefused(f"{record.name} was resharded meanwhile, and has {record.partitions} tablets now")
         home = self._open(record, glue.survivor)
         self._check_held(record, glue)
         _check_no_transaction(topic, glue)
