@@ -83,6 +83,7 @@ class BackupStory:
         for place, one in enumerate(self.story.ended):
             await _verify_whole(story, numbers, one, is_owed=place < self.taken.ended)
         await restored.stop()
+        await asyncio.sleep(1.0)  # simulated: work in threads that nobody waits for any more ends
         check_node(restored)
 
 
