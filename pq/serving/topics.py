@@ -451,9 +451,10 @@ class Topics:
         partitions = list(topic.partitions)
         return [*partitions, *await self._tablets.stop(topic)]
 
-    async def retain(self, unread_since: UnreadSince) -> list[Topic]:
+    async def retain(self, unread_since: UnreadSince | None) -> list[Topic]:
         """One walk over all partitions: delete what retention no longer keeps. Called every
-        log.retention.check.interval.ms. Offsets of groups that nobody is in any more, by `unread_since`, go too.
+        log.retention.check.interval.ms. Offsets of groups that nobody is in any more, by `unread_since`, go too; None:
+        another node knows the groups.
 
         Return the topics that hold staged rows.
         """
@@ -477,7 +478,7 @@ class Topics:
             except KafkaError as refusal:
                 _log.warning("retention of %s-%d waits: %s", topic.record.name, server.index, refusal)
         now_ms = self._clock()
-        if not is_any_held:
+        if unread_since is not None and not is_any_held:
             kept_ms = self._settings.offsets_retention_minutes * _MS_PER_MINUTE
             await self.offsets.expire(now_ms, kept_ms, unread_since)
             self.offsets.forget_emptied(now_ms, self._settings.offsets_retention_check_interval_ms)

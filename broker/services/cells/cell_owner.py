@@ -230,11 +230,6 @@ async def _open_known(host: TabletHost, place: CellPlace) -> tuple[Hive, OpenCel
         raise EngineError(f"the cell cannot be opened: {unreadable}") from unreadable
 
 
-def _one_may_read(group_id: str, topic: str) -> int | None:
-    """Keep the offsets of groups, which another node coordinates (`UnreadSince`)."""
-    return None
-
-
 async def _close(cell: Cell) -> None:
     try:
         await cell.close()
@@ -285,7 +280,7 @@ class CellOwner:
     async def _retain(self, opened: OpenCell) -> None:
         try:
             is_copy = self._around.place.mirrored is not None
-            staged = await opened.topics.retain(_one_may_read if is_copy else opened.coordinators.unread_since)
+            staged = await opened.topics.retain(None if is_copy else opened.coordinators.unread_since)
             if staged:
                 await self._look_after(staged)
             if opened.cell.quarantine.is_damaged or not opened.topics.offsets.are_known:
