@@ -88,7 +88,7 @@ class WorkerProcess:
         parts = [pack(kind, document, sum(map(len, payload))), *payload]
         rest = sum(map(len, parts))
         try:
-            for some in _slices(parts):
+            for some in (parts,) if rest <= SENT_BYTES else _slices(parts):
                 if self._is_torn:
                     await asyncio.sleep(0)  # a drain returns at once while the worker keeps up
                 rest -= sum(map(len, some))

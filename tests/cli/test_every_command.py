@@ -58,7 +58,7 @@ COMMANDS: Mapping[str, str] = {
     "token create": "", "token revoke": "{t}",
     "features list": "", "features upgrade": "transaction.version=2", "features downgrade": "transaction.version=2",
     "cell list": "", "cell create": "nowhere",
-    "cell remove": "99 --yes",
+    "cell remove": "99 --yes", "cell move": "1 --node 1",
     "bundle list": "", "bundle create": "more.{t}", "bundle set": "far --filter elsewhere",
     "bundle remove": "far --yes", "get": "//{t}/@tablet_count", "list": "/", "exists": "//{t}",
     "set": "//{t}/@max_data_ttl 5", "backup": "copy-{t}",
@@ -81,8 +81,9 @@ OF_SORTED_TABLES = frozenset(
 OF_OTHER_RULES = OF_SORTED_TABLES | frozenset(
     (
         "acl add", "acl list", "acl remove", "token create", "token revoke", "user add", "user password", "user remove",
-        "backup", "bundle remove", "cell create", "cell remove", "cluster health", "group delete", "table alter",
-        "table freeze", "table mount", "table remount", "table reshard", "table unfreeze", "tablet kv", "tablet move",
+        "backup", "bundle remove", "cell create", "cell move", "cell remove", "cluster health", "group delete",
+        "table alter", "table freeze", "table mount", "table remount", "table reshard", "table unfreeze", "tablet kv",
+        "tablet move",
         "queue end-session", "queue push", "queue unregister",
         "topic clean", "topic grow", "transaction abort", "transaction describe", "transaction resolve",
     )

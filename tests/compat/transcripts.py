@@ -42,7 +42,7 @@ _PRODUCED = re.compile(r"^(\d+ records sent), .*$", re.MULTILINE)
 _DIRECTORIES = re.compile(r'"log_dirs":\[[^]]*\]')
 _OF_THE_METADATA = re.compile(r"^(ClusterId:|LeaderEpoch:|HighWatermark:).*$", re.MULTILINE)
 _VOTER = re.compile(r'\{"id": 1,[^}]*\}')
-_OWN_CONFIG = re.compile(r"^ *(pq(broker)?\.|(value|key)\.(invalid|format|avro\.schema|registry)=)")
+_OWN_CONFIG = re.compile(r"^ *(pq(broker)?\.|(value|key)\.(invalid|format|avro\.schema|registry(\.subject)?)=)")
 # Our texts say what to do about it.
 _WHY = re.compile(r"((?:\.\w+Exception|Error while executing topic command) ?:).*$", re.MULTILINE)
 _DOCUMENTS = ("api-versions", "broker-configs")

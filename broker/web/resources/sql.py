@@ -56,12 +56,13 @@ async def query(call: Call) -> Stream:
     isolation = read_isolation(body.get("isolation", "read_committed"), "body.isolation")
     question = Question(
         body["query"], format_, call.holder, body.get("timeout_ms"), body.get("explain", False), timestamp, isolation,
-        body.get("params"), await _read_files(body.pop("files", {})),
+        body.get("params"), await _read_files(body.pop("files")) if body.get("files") else {},
     )  # fmt: skip
     settings = call.node.settings
     try:
         check_params(question.params, settings)
-        check_files(question.files, settings)
+        if question.files:
+            check_files(question.files, settings)
     except QueryRefused as refusal:
         raise _problem(refusal) from None
     targets = CallersTargets(call)
@@ -73,8 +74,6 @@ async def query(call: Call) -> Stream:
 
 async def _read_files(given: Mapping[str, Any]) -> dict[str, bytes]:
     """Return the files of a body, in a thread: they may be long. Problem."""
-    if not given:
-        return {}
     return await asyncio.to_thread(
         lambda: {name: read(content, f"body.files[{name[:100]!r}]") or b"" for name, content in given.items()}
     )

@@ -34,6 +34,7 @@ NAMES = {
     "{fault}": "1", "{transaction}": "0" * 32, "{consumer}": "c",
 }  # fmt: skip
 BODIES: dict[str, Any] = {
+    "/v1/cells/{cell}/move": {"node": 1},
     "/v1/acls": {"acls": [{"kind": "topic", "name": "t", "principal": "User:ann", "operation": "read"}]},
     "/v1/bundles": {"name": "b"},
     "/v1/topics": {"name": "u"},

@@ -16,7 +16,7 @@ class StuckWorker:
 
     is_new = False
 
-    async def send(self, kind: str, document: Any) -> None:
+    async def send(self, kind: str, document: Any, payload: Any = ()) -> None:
         """Take the question."""
 
     async def receive(self) -> None:
