@@ -2,9 +2,10 @@
 
 import asyncio
 import weakref
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pqbroker.tables.sorted.store import RowStore, SpentRows
+if TYPE_CHECKING:
+    from pqbroker.tables.sorted.store import RowStore, SpentRows
 
 ROWS_FREED_AT_ONCE: Final = 2_000
 """Rows that one turn frees: half a millisecond, several where other processes use the caches."""
@@ -18,7 +19,7 @@ class SpentStores:
         """Stores that somebody may read, and their rows."""
         self._unread: list[SpentRows] = []
 
-    def add(self, store: RowStore) -> None:
+    def add(self, store: "RowStore") -> None:
         """Take a store that its tablet gives up: lookups under way may read it."""
         self._read.append((weakref.ref(store), store.spent_rows()))
 

@@ -347,7 +347,7 @@ def test_a_node_without_tables_loads_none_of_their_rules_and_libraries() -> None
     tables = {name.removeprefix("pqbroker.tables.") for name in loaded if ".tables." in name}
     declared = {"pqbroker.broker.services.tables.callers", "pqbroker.broker.web.tables.routes"}
     declared |= {"local_files", "paths", "refusals", "serving"}
-    declared |= {f"serving.{name}" for name in ("open_reads", "share", "tables", "tasks")}
+    declared |= {f"serving.{name}" for name in ("open_reads", "share", "spent_stores", "tables", "tasks")}
     routes = ("inside_schemas", "materialization_routes", "transaction_routes")
     declared |= {f"pqbroker.broker.web.tables.{name}" for name in routes}
     assert {name for name in tables if not name.startswith("work")} == declared
