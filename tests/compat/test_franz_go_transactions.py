@@ -17,5 +17,5 @@ def test_franz_gos_own_test_of_transactions_passes(kafka: str, balancer: str) ->
         [own_tests(), "-test.run", f"^TestTxnEtl$/^{balancer}$", "-test.v"],
         env=os.environ | settings, capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-3000:]
+    assert done.returncode == 0, f"{done.stdout[:2000]}\n…\n{done.stdout[-1000:]}\n{done.stderr[:3000]}"
     assert f"--- PASS: TestTxnEtl/{balancer}" in done.stdout

@@ -83,8 +83,9 @@ class Page:
             raise AssertionError(f"not {fact} in:\n{await self.text()}") from None
 
     async def click(self, label: str) -> None:
-        """Press the first button that says so."""
+        """Press the first button that says so, once it is on the page."""
         found = f"[...document.querySelectorAll('button')].find(one => one.innerText.startsWith({json.dumps(label)}))"
+        await self.wait_until(f"{found} !== undefined")
         await self.look(f"{found}.click()")
 
     async def type(self, selector: str, text: str) -> None:
