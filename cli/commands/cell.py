@@ -11,7 +11,7 @@ from pqbroker.cli.output import say, show_json, show_table
 from pqbroker.cli.parsing import Argument, option
 from pqbroker.cli.web import DEFAULT_HTTP, Web
 
-cells = Family("List, create and remove the cells of a pqbroker.")
+cells = Family("List, create, move and remove the cells of a pqbroker.")
 bundles = Family("List, create, change and remove bundles of cells of a pqbroker.")
 
 _CELL_COLUMNS = ("id", "bundle", "health", "node", "generation", "tablets", "cause")
