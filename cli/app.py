@@ -227,7 +227,7 @@ COMMANDS: Mapping[str, tuple[str, Callable[[], Family]]] = {
     "acl": ("Show, add and remove access rules (ACLs): who may do what with which resource.", _acl),
     "features": ("List and set the levels of Kafka's features that a pqbroker has.", _features),
     "quota": ("Show and change quotas of clients: bytes, processor time, partitions, connections.", _quota),
-    "cell": ("List, create and remove the cells of a pqbroker.", _cell),
+    "cell": ("List, create, move and remove the cells of a pqbroker.", _cell),
     "bundle": ("List, create, change and remove bundles of cells of a pqbroker.", _bundle),
     "get": ("Print what a path names: a table, a topic, a tablet, a cell, or an attribute (@) of one.", _get),
     "list": ("List the names below a path: tables and topics, and what runs them under //sys.", _list),

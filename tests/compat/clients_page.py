@@ -54,6 +54,11 @@ Tried by hand in November 2026 and kept by no test: franz-go 1.22.2, sarama 1.61
 @platformatic/kafka 1.35.0, rskafka 0.6.0 and faust-streaming 0.15.3. What they have of the above worked, also while the
 broker was killed and started again. Clients that write in the forms before Kafka 0.11 (kafka-node, pykafka, the crate
 `kafka`, or another configured so) are disconnected, as by Apache Kafka 4.
+
+librdkafka 2.16 (confluent-kafka) asks its bootstrap addresses again after a moment in which it reached no broker, and
+may then wait for ever in `send_offsets_to_transaction`: it sends to an object of its own that is gone, and no broker
+hears of it. A transactional producer that has to outlive restarts of a single broker takes
+`metadata.recovery.strategy=none`.
 """
 
 
