@@ -356,7 +356,8 @@ class _Load:
 def _client_of_spread(
     nodes: SeveralNodes, topic: str
 ) -> tuple[dict[str, str | int | float | bool], AdminClient]:
-    """Make a topic of four partitions whose leaders are both nodes."""
+    """Make a topic of four partitions whose leaders are both nodes, once both have cells that are open."""
+    wait_until(lambda: _have_cells(nodes), "each node has open cells", PATIENCE_S)
     client: dict[str, str | int | float | bool] = {"bootstrap.servers": nodes.kafka, "log_level": 0}
     admin = AdminClient(client)
     (created,) = admin.create_topics([NewTopic(topic, 4, config={"pq.partitions.per.tablet": "1"})]).values()
@@ -382,6 +383,12 @@ def _run_cli(nodes: SeveralNodes, *arguments: str) -> str:
     ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
+
+
+def _have_cells(nodes: SeveralNodes) -> bool:
+    every = map(json.loads, _run_cli(nodes, "cell", "list", "--json").splitlines())
+    cells = [cell for cell in every if cell["id"]]
+    return {cell["node"] for cell in cells} == {1, 2} and {cell["health"] for cell in cells} == {"good"}
 
 
 def _cells_of(nodes: SeveralNodes, node: int) -> list[int]:
