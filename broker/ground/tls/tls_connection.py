@@ -370,8 +370,8 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
         if not self._is_told_full and size > self._high_bytes:
             self._is_told_full = True
             self._protocol.pause_writing()
-        elif self._is_told_full and size <= self._low_bytes:
-            self._is_told_full = False
+        elif self._is_told_full and (size <= self._low_bytes or not (self._backlog or self._is_full)):
+            self._is_told_full = False  # with nothing behind it, the transport empties without another word
             self._protocol.resume_writing()
 
     def get_write_buffer_size(self) -> int:
