@@ -83,10 +83,12 @@ def test_each_node_names_the_leaders_while_the_first_one_says_nothing(nodes: Sev
     wait_until(lambda: _leaders(admin, "known") == {1, 2}, "two nodes lead partitions", PATIENCE_S)
     wait_until(lambda: _leaders(at_second, "known") == {1, 2}, "the other node says so", PATIENCE_S)
     leaders = {index: one.leader for index, one in admin.list_topics("known").topics["known"].partitions.items()}
+    second = int(port) + 2
+    wait_until(lambda: _ask_for_leaders(host, second, "known") == leaders, "the second names each", PATIENCE_S)
     first = nodes.pids()[1]
     os.kill(first, signal.SIGSTOP)
     try:
-        found = _ask_for_leaders(host, int(port) + 2, "known")
+        found = _ask_for_leaders(host, second, "known")
     finally:
         os.kill(first, signal.SIGCONT)
     assert found == leaders
