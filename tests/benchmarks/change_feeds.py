@@ -2,7 +2,7 @@
 
 Services are called as doors do, without HTTP, some calls at once, in one broker on a disk of this machine. Every row
 was written before, so that each change has a row before and one after. The ways take turns. Shown: rows a second, and
-CPU-us of a row, in requests of so many rows.
+CPU-us of a row, by the number of rows in a request.
 """
 
 import argparse

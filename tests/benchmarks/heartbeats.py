@@ -81,7 +81,7 @@ class Cost:
 def measure(
     groups: int, members: int, directory: Path, *, beats: int = BEATS, idle_s: float = IDLE_S, starts: int = STARTS
 ) -> Cost:
-    """Return the figures of groups of so many members each, on a fresh broker."""
+    """Return the figures of some groups of equal size, on a fresh broker."""
     directory.mkdir(parents=True)
     log_file = directory / "log"
     log_file.touch()

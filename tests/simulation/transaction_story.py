@@ -172,7 +172,7 @@ class TransactionStory:
         await self._change_log(MountChange(MountCommand.MOUNT, ALL_TABLETS))
 
     async def reshard_log(self, tablet_count: int) -> None:
-        """Have the ordered table so many tablets; rows of those that go stand behind the last one's that stays."""
+        """Change the number of the ordered table's tablets; rows of those that go come behind the last tablet that stays."""
         self._check_up()
         await self._change_log(MountChange(MountCommand.UNMOUNT, ALL_TABLETS))
         self._check_up()

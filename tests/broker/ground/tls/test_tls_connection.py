@@ -184,7 +184,7 @@ async def test_all_that_waits_to_be_sent_is_counted_and_pauses_the_protocol(made
         await asyncio.sleep(0)
         assert transport.get_write_buffer_size() <= counted
         assert await ends.receive(total) == bytes(total)
-        await until(lambda: ends.upper.events[-1:] == ["resume"])
+        await until(lambda: ends.upper.events == ["pause", "resume"])
         assert transport.get_write_buffer_size() == 0
 
 
