@@ -172,7 +172,7 @@ class TransactionStory:
         await self._change_log(MountChange(MountCommand.MOUNT, ALL_TABLETS))
 
     async def reshard_log(self, tablet_count: int) -> None:
-        """Change the number of the ordered table's tablets; rows of those that go come behind the last tablet that stays."""
+        """Give the ordered table another number of tablets; rows of those that go come behind the last that stays."""
         self._check_up()
         await self._change_log(MountChange(MountCommand.UNMOUNT, ALL_TABLETS))
         self._check_up()
