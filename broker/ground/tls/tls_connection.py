@@ -110,6 +110,7 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._limit_plain()
         peer = transport.get_extra_info("peername")
         self.host = str(peer[0]) if peer else ""
         self.holder = holder_of(peer[0], peer[1]) if peer else ""
@@ -370,8 +371,8 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
         if not self._is_told_full and size > self._high_bytes:
             self._is_told_full = True
             self._protocol.pause_writing()
-        elif self._is_told_full and (size <= self._low_bytes or not (self._backlog or self._is_full)):
-            self._is_told_full = False  # with nothing behind it, the transport empties without another word
+        elif self._is_told_full and size <= self._low_bytes:
+            self._is_told_full = False
             self._protocol.resume_writing()
 
     def get_write_buffer_size(self) -> int:
@@ -383,7 +384,12 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._high_bytes = _HIGH_BYTES if high is None else high
         self._low_bytes = min(_LOW_BYTES, self._high_bytes) if low is None else low
+        self._limit_plain()
         self._tell_fullness()
+
+    def _limit_plain(self) -> None:
+        """Have the plain transport tell when it falls below our low mark; below its own high one it says nothing."""
+        self._transport.set_write_buffer_limits(high=self._low_bytes)
 
     def can_write_eof(self) -> bool:
         return False

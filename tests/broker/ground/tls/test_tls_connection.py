@@ -188,6 +188,19 @@ async def test_all_that_waits_to_be_sent_is_counted_and_pauses_the_protocol(made
         assert transport.get_write_buffer_size() == 0
 
 
+async def test_a_protocol_is_resumed_where_all_of_it_waits_in_the_plain_transport(made: Certificates) -> None:
+    """So little that the plain transport, left to its own limits, would never have been full."""
+    async with connected(made) as ends:
+        transport = ends.upper.transport
+        transport.set_write_buffer_limits(high=30_000, low=1000)
+        total = 0
+        while not ends.upper.events:
+            transport.write(bytes(5000))
+            total += 5000
+        assert await ends.receive(total) == bytes(total)
+        await until(lambda: ends.upper.events == ["pause", "resume"])
+
+
 async def test_what_is_encrypted_ahead_of_the_socket_is_little(made: Certificates) -> None:
     async with connected(made) as ends:
         transport = ends.upper.transport
