@@ -76,8 +76,13 @@ async def start_http(
     `under` puts TLS under a door where HTTP is encrypted; a client that speaks plainly gets the second argument's
     answer.
     """
+
+    def followers_max() -> int:
+        settings = node.settings
+        return min(settings.http_followers_max, settings.http_connections_max // 2)
+
     sockets, bound = bind(address)
-    followers = Followers(lambda: min(node.settings.http_followers_max, node.settings.http_connections_max // 2))
+    followers = Followers(followers_max)
     application = _application(node, Hosts(address.host, node), followers)
     runner = web.AppRunner(application, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
     await runner.setup()

@@ -182,9 +182,12 @@ class Line:
 
     def send(self, kind: str, document: Mapping[str, Any], payload: Bytes = b"") -> None:
         """ConnectionError when the broker has gone."""
-        self._socket.sendall(pack(kind, document, len(payload)))
-        if payload:
-            self._socket.sendall(payload)
+        parts = [memoryview(part) for part in (pack(kind, document, len(payload)), payload)]
+        sent = self._socket.sendmsg(parts)  # at once, so that the broker wakes once
+        for part in parts:
+            if sent < len(part):
+                self._socket.sendall(part[sent:])
+            sent = max(sent - len(part), 0)
 
     def begin(self) -> Message:
         """The next query or rows. EOFError when the broker has gone."""

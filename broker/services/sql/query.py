@@ -142,7 +142,7 @@ class Query:
             "explain": question.explain,
             "depth_max": settings.sql_depth_max, "memory_bytes_max": settings.sql_memory_bytes_max,
             "columns_bytes_max": settings.sql_columns_bytes_max,
-            "files": [[name, len(content)] for name, content in question.files.items()],
+            "files": list(zip(question.files, map(len, question.files.values()), strict=True)),
         }  # fmt: skip
         await worker.send("query", document, list(question.files.values()))
 
@@ -172,9 +172,14 @@ class Query:
     async def _snapshot(self, names: list[str]) -> dict[str, Any]:
         """Return what the worker needs to know of topics, sorted tables and files. What comes later is none of the
         query's."""
-        places = {name: place for name in names if (place := self._place_of(name)) is not None}
-        files = {name: {"file": place} for name, place in places.items()}
-        return files | await self._snapshot_of_tables([name for name in names if name not in places])
+        files: dict[str, Any] = {}
+        others = []
+        for name in names:
+            if (place := self._place_of(name)) is None:
+                others.append(name)
+            else:
+                files[name] = {"file": place}
+        return files | await self._snapshot_of_tables(others)
 
     async def _snapshot_of_tables(self, names: list[str]) -> dict[str, Any]:
         of_tables = [name for name in names if self._targets.is_sorted(name)]
@@ -220,11 +225,14 @@ class Query:
         return {**page, "tables": shown}
 
     async def _snapshot_of_now(self, names: Sequence[str], of_tables: Sequence[str]) -> dict[str, Any]:
-        self._topics = {name: self._targets.topic(name) for name in names if name not in of_tables}
-        found = {name: self._snapshot_of_topic(topic) for name, topic in self._topics.items()}
-        for name, topic in self._topics.items():
-            if needs_keys(topic):
-                self._keep_up_to(topic, [end_offset for _, end_offset in found[name]["bounds"]])
+        found: dict[str, Any] = {}
+        self._topics = {}
+        for name in names:
+            if name not in of_tables:
+                self._topics[name] = topic = self._targets.topic(name)
+                found[name] = self._snapshot_of_topic(topic)
+                if needs_keys(topic):
+                    self._keep_up_to(topic, [end_offset for _, end_offset in found[name]["bounds"]])
         for name in of_tables:
             found[name] = {**await self._sorted_reads().snapshot(name)}
         return found
