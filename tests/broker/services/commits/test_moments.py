@@ -17,7 +17,7 @@ from tests.broker.services.transactional_producers.test_joined_commits import (
     produced,
     wanted,
 )
-from tests.broker.web.conftest import Web, serve, web  # noqa: F401 (fixtures)
+from tests.broker.web.conftest import Web, serve  # noqa: F401 (fixture)
 
 ROWS = 'SELECT (SELECT count(*) FROM "left") AS a, (SELECT count(*) FROM "log") AS b, (SELECT count(*) FROM "t") AS c'
 
@@ -64,7 +64,7 @@ async def test_a_moment_that_does_not_come_is_refused_and_holds_nobody() -> None
 async def test_a_query_sees_all_of_a_transaction_over_cells_or_nothing(
     serve: Callable[..., Awaitable[Web]], away: str, is_away: bool  # noqa: F811
 ) -> None:
-    web = await serve(transaction_prepare_ms_max=60_000)  # noqa: F811
+    web = await serve(transaction_prepare_ms_max=60_000)
     producer = await make_all(web, is_away=is_away)
     await produced(producer, 1)
     name = await begin(web, transactional_id="x")
@@ -85,7 +85,10 @@ async def test_a_query_sees_all_of_a_transaction_over_cells_or_nothing(
     await settled(web)
 
 
-async def test_queries_beside_transactions_never_see_a_part(web: Web) -> None:  # noqa: F811
+async def test_queries_beside_transactions_never_see_a_part(
+    serve: Callable[..., Awaitable[Web]]  # noqa: F811
+) -> None:
+    web = await serve(transaction_prepare_ms_max=60_000)
     producer = await make_all(web, is_away=True)
     stopping = False
 
