@@ -20,6 +20,9 @@ from pqbroker.storage.memory import MemoryEngine
 from tests.broker.wire import Client
 
 ENGINE_BYTES = 64 << 20
+TURNS_AT_ONCE = 1000
+"""Turns of the loop without a pause, while something is waited for."""
+PAUSE_S = 0.001
 
 
 class Clock:
@@ -119,7 +122,9 @@ async def client(node: Node) -> Client:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until something holds."""
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 (what is waited for is a state, nobody sets an event)
-            await asyncio.sleep(0)
+    """Let the loop turn until something holds; where it takes long, another thread or process needs the processor."""
+    async with asyncio.timeout(60):
+        turns = 0
+        while not condition():  # what is waited for is a state, nobody sets an event
+            turns += 1
+            await asyncio.sleep(0 if turns < TURNS_AT_ONCE else PAUSE_S)

@@ -3,7 +3,7 @@
 A look finds the symptoms of one moment; `Conditions.update` compares them with those before:
 
     none     found      -> holding   since the look
-    holding  found      -> holding   with the newest cause
+    holding  found      -> holding   with the newest cause; altered where that differs in more than its numbers
     holding  not found  -> none
 
 The status of the node follows from what holds:
@@ -17,6 +17,7 @@ The status of the node follows from what holds:
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from string import digits
 from typing import Any, Final, NamedTuple
 
 
@@ -86,13 +87,15 @@ class Condition:
 
 
 class Changes(NamedTuple):
-    """Conditions that have begun and ended at a look."""
+    """Conditions that have begun, have another cause and have ended at a look."""
 
     begun: list[Condition]
+    altered: list[Condition]
     ended: list[Condition]
 
 
 _Key = tuple[ConditionKind, str]
+_DIGITS: Final = str.maketrans("", "", digits)
 
 
 class Conditions:
@@ -102,16 +105,19 @@ class Conditions:
         self._held: Mapping[_Key, Condition] = {}
 
     def update(self, symptoms: Iterable[Symptom], now_ms: int) -> Changes:
-        """Take the symptoms of a look; return what has begun and ended with it. Of two symptoms with one kind and
-        place the first counts."""
+        """Take the symptoms of a look; return what has changed with it. Of two symptoms with one kind and place the
+        first counts."""
         before, now = self._held, dict[_Key, Condition]()
         for symptom in symptoms:
             key = (symptom.kind, symptom.place)
             earlier = before.get(key)
             now.setdefault(key, Condition(symptom, now_ms if earlier is None else earlier.since_ms))
         self._held = dict(sorted(now.items(), key=lambda item: (_ORDER[item[0][0]], item[0][1])))
-        begun = [condition for key, condition in self._held.items() if key not in before]
-        return Changes(begun, [condition for key, condition in before.items() if key not in now])
+        return Changes(
+            [condition for key, condition in self._held.items() if key not in before],
+            [condition for key, condition in self._held.items() if key in before and _differ(condition, before[key])],
+            [condition for key, condition in before.items() if key not in now],
+        )
 
     @property
     def holding(self) -> list[Condition]:
@@ -123,3 +129,9 @@ class Conditions:
         if (ConditionKind.CELL_LOST, system_place) in self._held:
             return NodeStatus.CELL_LOST
         return NodeStatus.OK if all(one.is_warning for one in self._held.values()) else NodeStatus.DEGRADED
+
+
+def _differ(one: Condition, other: Condition) -> bool:
+    """Return True if the causes differ in more than their numbers, which many looks change."""
+    causes = one.symptom.cause, other.symptom.cause
+    return causes[0] != causes[1] and causes[0].translate(_DIGITS) != causes[1].translate(_DIGITS)

@@ -71,7 +71,7 @@ class Health:
         self._recent.look(node, SYNC_SLOW_S, now_s)
         found = islice(symptoms(node, self._recent), CONDITIONS_MAX)
         changes = self._conditions.update(found, node.clock())
-        for condition in changes.begun[:CHANGES_LOGGED_MAX]:
+        for condition in (changes.begun + changes.altered)[:CHANGES_LOGGED_MAX]:
             symptom = condition.symptom
             text = "%s at %s: %s; affects %s; %s"
             _log.warning(text, symptom.kind, symptom.place, symptom.cause, symptom.affects, symptom.cure)

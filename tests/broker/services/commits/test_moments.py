@@ -94,7 +94,7 @@ async def test_queries_beside_transactions_never_see_a_part(
 
     async def read() -> int:
         last = 0
-        while not stopping:
+        while not stopping or not last:
             status, found = await web.ask("POST", "/v1/sql", {"query": ROWS})
             assert status == 200, found
             assert found["b"] == found["a"], found

@@ -13,17 +13,24 @@ def symptom(kind: ConditionKind, place: str = SYSTEM, cause: str = "a cause") ->
 
 def test_a_condition_begins_holds_with_the_newest_cause_and_ends() -> None:
     conditions = Conditions()
-    begun, ended = conditions.update([symptom(ConditionKind.DISK_FULL)], 1000)
+    begun, altered, ended = conditions.update([symptom(ConditionKind.DISK_FULL)], 1000)
     assert [(one.symptom.kind, one.since_ms) for one in begun] == [(ConditionKind.DISK_FULL, 1000)]
-    assert not ended
-    begun, ended = conditions.update([symptom(ConditionKind.DISK_FULL, cause="another")], 2000)
-    assert (begun, ended) == ([], [])
+    assert (altered, ended) == ([], [])
+    found = conditions.update([symptom(ConditionKind.DISK_FULL, cause="another")], 2000)
     (held,) = conditions.holding
     assert (held.since_ms, held.symptom.cause) == (1000, "another")
-    begun, ended = conditions.update([], 3000)
-    assert (begun, ended) == ([], [held])
-    (again,), _ = conditions.update([symptom(ConditionKind.DISK_FULL)], 4000)
+    assert found == ([], [held], [])
+    assert conditions.update([], 3000) == ([], [], [held])
+    (again,), _, _ = conditions.update([symptom(ConditionKind.DISK_FULL)], 4000)
     assert again.since_ms == 4000
+
+
+def test_a_cause_whose_numbers_alone_change_is_the_same_cause() -> None:
+    conditions = Conditions()
+    conditions.update([symptom(ConditionKind.SYNC_SLOW, cause="a sync took 1.5 s")], 1000)
+    assert conditions.update([symptom(ConditionKind.SYNC_SLOW, cause="a sync took 12.5 s")], 2000) == ([], [], [])
+    (held,) = conditions.holding
+    assert held.symptom.cause == "a sync took 12.5 s"
 
 
 def test_places_of_one_kind_are_apart_and_the_first_symptom_of_a_place_counts() -> None:
