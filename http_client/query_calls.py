@@ -1,6 +1,7 @@
 """A query in SQL, answered as JSON lines or as an Arrow IPC stream."""
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +11,14 @@ from pqbroker.http_client.exchange import Request, Steps, accepted, ask, read
 
 Row = dict[str, Any]
 Params = Sequence[Any] | Mapping[str, Any]
+Files = Mapping[str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class QueryCalls:
     """One query. It only reads: a lost connection is no reason to give up. Sorted tables are read at `timestamp`, or at
     the start of `transaction`; without either as they are. `isolation`: as Kafka's; None: committed records are read.
-    `params`: values of `$1`, `$2`, or of `$name`.
+    `params`: values of `$1`, `$2`, or of `$name`. `files`: the bytes of files that go with it, by name.
     """
 
     text: str
@@ -25,6 +27,7 @@ class QueryCalls:
     transaction: str | None = None
     isolation: str | None = None
     params: Params | None = None
+    files: Files | None = None
 
     def rows(self) -> Steps[list[Row]]:
         """Return the rows as the format `json` of POST /v1/sql has them."""
@@ -48,6 +51,9 @@ class QueryCalls:
             "timeout_ms": self.timeout_ms, "timestamp": self.timestamp, "transaction": self.transaction,
             "isolation": self.isolation,
             "params": dict(self.params) if isinstance(self.params, Mapping) else self.params,
+            "files": None if self.files is None else {
+                name: {"base64": b64encode(content).decode()} for name, content in self.files.items()
+            },
         }  # fmt: skip
         set_ = {name: value for name, value in given.items() if value is not None}
         body = json.dumps({"query": self.text, **set_, **more}).encode()

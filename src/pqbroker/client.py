@@ -29,7 +29,7 @@ from pqbroker.http_client.facts import StagedPiece as StagedPiece
 from pqbroker.http_client.facts import TableDescription as TableDescription
 from pqbroker.http_client.facts import TableSummary as TableSummary
 from pqbroker.http_client.facts import TabletDescription as TabletDescription
-from pqbroker.http_client.query_calls import Params, QueryCalls
+from pqbroker.http_client.query_calls import Files, Params, QueryCalls
 from pqbroker.http_client.queue_calls import AutoTrim as AutoTrim
 from pqbroker.http_client.queue_calls import ConsumerPlace as ConsumerPlace
 from pqbroker.http_client.queue_calls import ProducerSession as ProducerSession
@@ -467,8 +467,14 @@ class Query:
     """A query in SQL."""
 
     def __init__(self, transport: BlockingTransport, calls: QueryCalls) -> None:
+        self._transport = transport
         self._perform = transport.perform
         self._calls = calls
+
+    def with_files(self, files: Files) -> "Query":
+        """Return the query with files that go with it: the bytes of CSV and Parquet files by name. The relation
+        `files.new.csv` in it is the file `new.csv`."""
+        return Query(self._transport, replace(self._calls, files=files))
 
     def rows(self) -> list[Row]:
         """Rows as JSON has them: bytes that are no UTF-8 are {"base64": …}, times are text."""
@@ -808,8 +814,12 @@ class AsyncQuery:
     """`Query` for asyncio."""
 
     def __init__(self, transport: "AsyncioTransport", calls: QueryCalls) -> None:
+        self._transport = transport
         self._perform = transport.perform
         self._calls = calls
+
+    def with_files(self, files: Files) -> "AsyncQuery":
+        return AsyncQuery(self._transport, replace(self._calls, files=files))
 
     async def rows(self) -> list[Row]:
         return await self._perform(self._calls.rows())

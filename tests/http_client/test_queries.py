@@ -31,6 +31,15 @@ async def test_parameters_are_bound_by_place_or_by_name(client: Any) -> None:
     assert await done(client.sql("SELECT $who AS who", params={"who": "it's"}).rows()) == [{"who": "it's"}]
 
 
+async def test_files_go_with_a_query_and_are_joined_by_name(client: Any) -> None:
+    files = {"left.csv": b"id,name\n1,one\n2,two\n", "right.csv": b"id\n2\n"}
+    text = "SELECT name FROM files.left.csv a JOIN files.right.csv b USING (id) WHERE id = $1"
+    query = client.sql(text, params=[2])
+    assert await done(query.with_files(files).rows()) == [{"name": "two"}]
+    with pytest.raises(ClientError, match="is no name of a file"):
+        await done(client.sql("SELECT 1").with_files({"new.txt": b""}).rows())
+
+
 async def test_a_refused_query_says_why_and_what_helps(client: Any) -> None:
     for form in ("rows", "arrow", "explain"):
         with pytest.raises(ClientError) as refused:
