@@ -10,6 +10,7 @@ for ever.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from pqbroker.broker.services.transactional_producers.rules import Claim
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablets.coordinator_rows import PartitionId
+
+log = logging.getLogger(__name__)
 
 ADMISSION_TRIES: Final = 10
 """Questions for one batch, each after a marker that came in between; then its client has to come again."""
@@ -81,17 +84,23 @@ class Admissions:
 
     def _answered(self, asked: _WaitingBatch, task: "asyncio.Future[bytes]") -> None:
         asked.answer(_refusal_of(task))
-        key = _key(asked.batch)
-        waiting = self._waiting[key]
+        self._let_through(_key(asked.batch))
+
+    def _let_through(self, key: tuple[int, PartitionId]) -> None:
+        waiting = self._waiting.get(key, deque())
         while waiting and waiting[0].is_answered:
             first = waiting[0]
             if first.is_passed and first.refusal is None and first.tries < ADMISSION_TRIES:
                 self._begin(first)
                 return
             waiting.popleft()
-            first.then(_passed() if first.is_passed and first.refusal is None else first.refusal)
+            try:
+                first.then(_passed() if first.is_passed and first.refusal is None else first.refusal)
+            except BaseException:  # those behind it must not wait for ever
+                asyncio.get_running_loop().call_soon(self._let_through, key)
+                raise
         if not waiting:
-            del self._waiting[key]
+            self._waiting.pop(key, None)
 
 
 async def answer_admission(producers: TransactionalProducers, head: Any) -> Any:
@@ -130,15 +139,25 @@ def _refusal_of(task: "asyncio.Future[bytes]") -> KafkaError | None:
     """Return why a batch is refused."""
     if task.cancelled():
         return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the node stops")
+    error = task.exception()
+    if isinstance(error, PeerRefused | LinkBusy):
+        return _not_available(error)
+    if error is not None:  # nobody else looks at the task, and its batch must not wait for ever
+        log.error("a batch could not be asked for; this is a defect", exc_info=error)
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "asking the node that coordinates the transaction failed")
     try:
         _, told, _ = decode_peer_call(task.result())
         if told is None:
             return None
         code, text = told
         return KafkaError(ErrorCode(code), str(text))
-    except (PeerRefused, LinkBusy, LinkBroken, TypeError, ValueError) as error:
-        text = f"the node that coordinates the transaction did not answer: {error}"
-        return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+    except (LinkBroken, TypeError, ValueError) as bad:
+        return _not_available(bad)
+
+
+def _not_available(error: Exception) -> KafkaError:
+    text = f"the node that coordinates the transaction did not answer: {error}"
+    return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
 
 
 def _passed() -> KafkaError:

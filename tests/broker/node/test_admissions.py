@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from pqbroker.broker.node.admissions import ADMISSION_TRIES, Admissions, answer_admission, encode_admission
+from pqbroker.broker.peers.link_rules import LinkBusy
 from pqbroker.broker.peers.peer_frames import LinkBroken
 from pqbroker.broker.peers.peer_link import PeerRefused
 from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
@@ -92,12 +93,41 @@ async def test_a_batch_that_markers_pass_again_and_again_is_to_come_again() -> N
     assert other.told == [(0, ErrorCode.CONCURRENT_TRANSACTIONS)]
 
 
-@pytest.mark.parametrize("told", [PeerRefused("gone"), LinkBroken("cut"), "x", [1], ["y", 3]])
+@pytest.mark.parametrize("told", [PeerRefused("gone"), LinkBusy("full"), "x", [1], ["y", 3], {"a": 1}])
 async def test_without_a_true_answer_the_coordinator_is_not_available(told: Any) -> None:
     other = Coordinator()
     await other.admit(0)
     await other.answer(0, told)
     assert other.told == [(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+
+
+async def test_a_question_that_fails_unexpectedly_leaves_no_batch_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    other = Coordinator()
+    await other.admit(0)
+    await other.admit(1)
+    await other.answer(1)
+    await other.answer(0, OSError("a defect"))
+    assert other.told == [(0, ErrorCode.UNKNOWN_SERVER_ERROR), (1, None)]
+    assert "a batch could not be asked for; this is a defect" in caplog.text
+    await other.admit(2)
+    await other.answer(2)
+    assert other.told[2:] == [(2, None)]
+
+
+async def test_a_batch_whose_writing_fails_holds_up_none_behind_it() -> None:
+    other, seen = Coordinator(), list[Any]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context["exception"]))
+
+    def fail(_: KafkaError | None) -> None:
+        raise OSError("a defect")
+
+    other.admissions.admit(BATCH, fail)
+    await _turns()
+    await other.admit(1)
+    await other.answer(1)
+    await other.answer(0)
+    assert other.told == [(1, None)]
+    assert [str(error) for error in seen] == ["a defect"]
 
 
 @pytest.mark.parametrize("adds", [False, True])
