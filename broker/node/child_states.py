@@ -64,8 +64,9 @@ class ChildHistory:
     def __init__(self) -> None:
         self.state = ChildState.WAITING
         self.has_served = False
+        self.failures = 0
+        """Ends in a row, each before it had served well."""
         self._served_at: float | None = None
-        self._failures = 0
 
     def step(self, event: ChildEvent, now: float) -> None:
         """Take a step of the table."""
@@ -74,7 +75,7 @@ class ChildHistory:
             self.has_served, self._served_at = True, now
         elif event is ChildEvent.END:
             served_well = self._served_at is not None and now - self._served_at >= SERVES_WELL_S
-            self._failures = 0 if served_well else self._failures + 1
+            self.failures = 0 if served_well else self.failures + 1
             self._served_at = None
 
     @property
@@ -85,5 +86,5 @@ class ChildHistory:
     @property
     def back_off_s(self) -> float:
         """Return the seconds until the next start."""
-        doubled = min(self._failures - 1, 30)
-        return 0.0 if not self._failures else min(RESTART_AFTER_S * 2**doubled, RESTART_AFTER_S_MAX)
+        doubled = min(self.failures - 1, 30)
+        return 0.0 if not self.failures else min(RESTART_AFTER_S * 2**doubled, RESTART_AFTER_S_MAX)

@@ -152,11 +152,16 @@ class FirstPlace:
             missing = ", ".join(map(str, sorted(others - self._place.present)))
             raise PeerRefused(f"its cells stay, because these nodes do not serve: {missing}") from None
         self._place.present.discard(node)
-        self._since.pop(node, None)
+        since = self._since.pop(node, None)
         try:
             await self._node.cell.current.others.empty(node)
-        except (CommitRefused, EngineError, ShardLost) as refused:
-            raise PeerRefused(str(refused)) from refused
+        except BaseException as error:  # it is not restarted: it has its cells again when it has served for a while
+            if since is not None and (node == self._place.number or any(link.node == node for link in self._told)):
+                self._since[node] = since
+                self._place.present.add(node)
+            if isinstance(error, CommitRefused | EngineError | ShardLost):
+                raise PeerRefused(str(error)) from error
+            raise
 
     def opened(self, link: PeerLink) -> None:
         self._ends[link] = []

@@ -52,6 +52,8 @@ class MemberLink:
         self._elsewhere = elsewhere
         self._served: ServedPartitions | None = None
         """None: this node tells of no tablet yet."""
+        self._tell: Callable[[], None] = lambda: None
+        """Has the first node know which tablets this one runs, if that has changed."""
         self._node: Node | None = None
         self.rows = MirroredRows(self._note_ready)
         self.admissions = Admissions(lambda payload: self._ask(payload, self._timeout_s))
@@ -82,12 +84,17 @@ class MemberLink:
     async def keep_telling(self, serving: Callable[[], OpenCell]) -> None:
         """Have the first node know which tablets this one runs, and use them, for as long as this runs."""
         self._served = ServedPartitions(serving, self.admissions)
-        while True:
+
+        def tell() -> None:
             tablets = running_tablets(serving(), with_system=False)
             if tablets != self._told and self._opened.is_set():
                 assert self._link is not None
                 self._told = tablets
                 self._link.note(encode_peer_call(PeerMethod.CONFIRM, encode_tablets(tablets)))
+
+        self._tell = tell
+        while True:
+            tell()
             await asyncio.sleep(RUNNING_LOOK_S)
 
     async def stop(self) -> None:
@@ -123,6 +130,7 @@ class MemberLink:
     def opened(self, link: PeerLink) -> None:
         self._link, self._told = link, _NOTHING
         self._opened.set()
+        self._tell()  # a first node that was started again names no leader of these partitions before
 
     def noted(self, link: PeerLink, payload: bytes) -> None:
         method, head, body = decode_peer_call(payload)

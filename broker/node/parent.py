@@ -22,6 +22,7 @@ from typing import Any, Final
 from pqbroker.broker.ground.node_ports import check_node_ports, hold_ports
 from pqbroker.broker.node.child import SECRET_BYTES
 from pqbroker.broker.node.child_states import ChildEvent, ChildHistory, ChildState
+from pqbroker.broker.node.node_place import FIRST
 from pqbroker.broker.node.orders import Orders
 from pqbroker.broker.node.serve import ServeError, ServeStart, WrongSettings, loop_factory, stop_on_signals
 from pqbroker.broker.peers.link_rules import LinkBusy, LinkTerms
@@ -29,6 +30,7 @@ from pqbroker.broker.peers.peer_frames import LinkBroken
 from pqbroker.broker.peers.peer_link import PeerLink, PeerRefused
 from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
 from pqbroker.broker.services.cells.cell_place import CELLS_PER_NODE
+from pqbroker.conf.addresses import parse_address
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.peers import NODES_MAX
 from pqbroker.storage.disk.directory import fsync_directory
@@ -48,6 +50,12 @@ EMPTYING_S: Final = 60.0
 """Seconds that the cells of a node have to be open at others before its restart is given up."""
 KEEPING_S: Final = 2.0
 """Seconds that a first node has to note that all of them stop."""
+FAILURES_SAID: Final = 3
+"""Ends in a row from which on the log says what to do."""
+_CURE: Final = (
+    "its own lines before this one say why; mend that, and it serves by itself, or stop the broker and look with "
+    "`pqbroker doctor`"
+)
 _CHILD: Final = "pqbroker.broker.node.child"
 
 
@@ -67,8 +75,8 @@ def count_nodes(text: str, settings: BrokerSettings, data: str) -> int:
         )
     if nodes > 1 and not settings.test_door:
         raise WrongSettings(
-            f"--nodes is {nodes}, and more than one node is not ready in this version: groups and transactions are "
-            "not served over nodes yet. Use --nodes 1; for tests of it alone, set pqbroker.test.door=true"
+            f"--nodes is {nodes}, and more than one node is not ready in this version: HTTP and commits of tables do "
+            "not reach what other nodes run yet. Use --nodes 1; for tests of it alone, set pqbroker.test.door=true"
         )
     return nodes
 
@@ -151,7 +159,10 @@ class NodeProcess:
                 self._is_restarted = False
                 continue
             back_off_s = self._history.back_off_s
-            log.error("node %d ended with status %d; it is started again in %g s", self.number, status, back_off_s)
+            log.error(
+                "node %d ended with status %d; it is started again in %g s%s", self.number, status, back_off_s,
+                self._consequence(),
+            )  # fmt: skip
             try:
                 async with asyncio.timeout(back_off_s):
                     await self._stops.wait()
@@ -165,8 +176,9 @@ class NodeProcess:
         await self._terminate(allowed_s)
 
     async def restart(self, allowed_s: float) -> bool:
-        """Have the process stop as after SIGTERM, and start again; return True when it serves."""
-        self._is_restarted = True
+        """Have the process stop as after SIGTERM, and start again; return True when it serves. One that has ended
+        already is waited for."""
+        self._is_restarted = self._process is not None
         await self._terminate(allowed_s)
         self._serves.clear()
         try:
@@ -184,6 +196,19 @@ class NodeProcess:
             await self._link.ask(encode_peer_call(method, head), timeout_s)
         except LinkBusy as busy:
             raise PeerRefused(str(busy)) from busy
+
+    def _consequence(self) -> str:
+        """Return what its end means to clients, as the rest of a line in the log."""
+        text = "; other nodes run its cells meanwhile"
+        if self.number == FIRST:
+            silence_s = self._settings.node_silence_ms / 1000
+            text = (
+                f". It has the system cell: the other nodes serve their partitions for {silence_s:g} s without it, "
+                "and then nothing until it serves again"
+            )
+        if self._history.failures < FAILURES_SAID:
+            return text
+        return f"{text}. It has ended {self._history.failures} times in a row soon after its start: {_CURE}"
 
     async def _terminate(self, allowed_s: float) -> None:
         process = self._process
@@ -234,6 +259,10 @@ class NodeProcess:
         """Note that the process serves."""
         self._history.step(ChildEvent.SERVE, self._clock())
         self._serves.set()
+        http = self._orders.http
+        if http is not None:  # where any free port was asked for it stays the same from now on
+            address = parse_address(told["http"].rpartition("://")[2])
+            self._orders = replace(self._orders, http=replace(http, address=address))
         if not self.served.done():
             self.served.set_result(told)
 

@@ -12,6 +12,8 @@ One end opens the door, the other comes to it; both know a secret that only thei
 |            |       | ANSWER, REFUSAL           |            |                                           |
 
 Any other frame breaks the link, and so do a silence of `silence_s`, and a greeting that is not over after `greeting_s`.
+Time in which this end did not look, because its own process was stopped, is no silence of the other one: what came
+meanwhile is not read yet.
 A proof is a MAC over both nonces and the facts of both ends, so that one that was overheard proves nothing on another
 link. Request ids rise: a request that is sent again breaks the link. An answer has the id of a request that waits for
 it.
@@ -33,6 +35,8 @@ GREETING_BYTES_MAX: Final = 256
 """Largest frame before the link is open."""
 REQUESTS_MAX: Final = 1000
 """Requests of one end that wait for their answers at most."""
+LATE_LOOKS: Final = 3
+"""Looks for a silence that an end may miss before the time without them counts as a stop of its own process."""
 _MAGIC: Final = b"pqb-peer"
 _HELLO: Final = Struct(f">8sHH{NONCE_BYTES}s")
 _CHALLENGE: Final = Struct(f">H{NONCE_BYTES}s32s")
@@ -87,7 +91,7 @@ class LinkRules:
         self._nonce = nonce
         self._others_nonce = b""
         self._reader = PeerFrameReader(GREETING_BYTES_MAX)
-        self._heard_at = now
+        self._heard_at = self._looked_at = now
         self._asked = 0
         self._waiting: set[int] = set()
         self._served = 0
@@ -126,7 +130,11 @@ class LinkRules:
         return replies, [frame for frame in taken if frame.kind is not FrameKind.HEARTBEAT]
 
     def check_silence(self, now: float) -> None:
-        """Raise LinkBroken if no whole frame has come for too long, or the greeting lasts too long."""
+        """Raise LinkBroken if no whole frame has come for too long, or the greeting lasts too long. Called every
+        `beat_s`."""
+        if now - self._looked_at > LATE_LOOKS * self._terms.beat_s:
+            self._heard_at += now - max(self._looked_at, self._heard_at)
+        self._looked_at = now
         silent_s = now - self._heard_at
         most_s = self.silence_s if self.is_open else self._terms.greeting_s
         if silent_s > most_s:

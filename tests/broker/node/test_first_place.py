@@ -14,11 +14,12 @@ from pqbroker.broker.node.node_place import NodePlace
 from pqbroker.broker.node.sample_forms import decode_samples, encode_samples
 from pqbroker.broker.peers.link_rules import LinkTerms
 from pqbroker.broker.peers.peer_frames import LinkBroken
-from pqbroker.broker.peers.peer_link import PeerLink
+from pqbroker.broker.peers.peer_link import PeerLink, PeerRefused
 from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.serving.offsets import GroupOffsets
 from pqbroker.storage.counters import Histogram
+from pqbroker.storage.engine import EngineError
 from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.memory import MemoryEngine
 
@@ -120,3 +121,21 @@ def test_a_payload_is_read_as_it_was_written() -> None:
     payload = encode_peer_call(PeerMethod.KAFKA, {"host": "é"}, b"\0frame")
     method, head, body = decode_peer_call(payload)
     assert (method, head, bytes(body)) == (PeerMethod.KAFKA, {"host": "é"}, b"\0frame")
+
+
+@pytest.mark.parametrize("error", [EngineError("no room"), asyncio.CancelledError()])
+async def test_a_node_whose_cells_could_not_leave_it_counts_as_serving_again(error: BaseException) -> None:
+    place = replace(PLACE, elsewhere={}, present={1, 2})
+    first = _first(place)
+    first._told[cast(PeerLink, End(2))], first._since[2] = {}, 1.0
+    asked: list[int] = []
+
+    async def empty(node: int) -> None:
+        asked.append(node)
+        assert place.present == {1}
+        raise error
+
+    cast(Any, first._node.cell.current.others).empty = empty
+    with pytest.raises(PeerRefused if isinstance(error, EngineError) else asyncio.CancelledError):
+        await first.empty(2)
+    assert (asked, place.present, first._since) == ([2], {1, 2}, {2: 1.0})

@@ -194,9 +194,9 @@ def test_requests_that_wait_for_answers_have_a_limit() -> None:
 
 def test_a_silence_breaks_the_link_and_a_heartbeat_ends_it() -> None:
     door, _ = _open()
-    door.check_silence(3.0)
+    _look(door, 0.0, 3.0)
     assert door.received(encode_peer_frame(PeerFrame(FrameKind.HEARTBEAT, 0, b"")), 3.0) == ([], [])
-    door.check_silence(6.0)
+    _look(door, 3.0, 6.0)
     with pytest.raises(LinkBroken, match=r"nothing came for 3\.1 s; 3 s are allowed"):
         door.check_silence(6.1)
 
@@ -204,7 +204,7 @@ def test_a_silence_breaks_the_link_and_a_heartbeat_ends_it() -> None:
 def test_another_silence_may_be_allowed() -> None:
     door, _ = _open()
     door.silence_s = 60.0
-    door.check_silence(59.0)
+    _look(door, 0.0, 59.0)
     door.silence_s = 1.0
     with pytest.raises(LinkBroken, match=r"nothing came for 59\.0 s; 1 s are allowed"):
         door.check_silence(59.0)
@@ -213,15 +213,41 @@ def test_another_silence_may_be_allowed() -> None:
 def test_a_frame_that_never_ends_is_silence() -> None:
     door, _ = _open()
     for second in range(4):
+        _look(door, max(0.0, second - 1), float(second))
         door.received(b"\0\0\2\0" if not second else b"x", float(second))
     with pytest.raises(LinkBroken, match=r"nothing came for 3\.5 s"):
         door.check_silence(3.5)
 
 
+def test_time_in_which_this_end_was_stopped_is_no_silence_of_the_other() -> None:
+    door, _ = _open()
+    _look(door, 0.0, 2.0)
+    door.check_silence(100.0)
+    _look(door, 100.0, 101.0)
+    with pytest.raises(LinkBroken, match=r"nothing came for 3\.1 s; 3 s are allowed"):
+        door.check_silence(101.1)
+
+
+def test_a_look_that_comes_a_little_late_counts() -> None:
+    door, _ = _open()
+    for late in (1.4, 2.8):
+        door.check_silence(late)
+    with pytest.raises(LinkBroken, match=r"nothing came for 4\.2 s"):
+        door.check_silence(4.2)
+
+
+def _look(rules: LinkRules, since: float, until: float) -> None:
+    """Look for a silence as often as an end does."""
+    while since < until:
+        rules.check_silence(since)
+        since += 0.5
+    rules.check_silence(until)
+
+
 def test_a_greeting_that_does_not_end_breaks_the_link() -> None:
     door, comer = _ends()
     _pass([comer.hello()], door, now=3.9)
-    door.check_silence(4.0)
+    _look(door, 0.0, 4.0)
     with pytest.raises(LinkBroken, match=r"the greeting did not end for 4\.1 s; 4 s are allowed"):
         door.check_silence(4.1)
 
