@@ -5,6 +5,7 @@ import signal
 import time
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Message, Producer
@@ -92,8 +93,10 @@ def test_a_member_serves_while_its_mirror_is_fresh_and_a_parent_that_was_stopped
         assert member.acknowledged_at[-1] > stopped_at
         assert member.acknowledged_at[-1] < stopped_at + 2 * SILENCE_S  # 3 s, and what waits on a busy machine
     finally:
-        os.kill(pids[1], signal.SIGCONT)
+        turns = _turns(nodes.parent.pid)
         nodes.parent.send_signal(signal.SIGCONT)
+        wait_until(lambda: _turns(nodes.parent.pid) > turns + 1, "the parent looks before the node runs", PATIENCE_S)
+        os.kill(pids[1], signal.SIGCONT)
     member.until_acknowledged()
     member.flush()
     assert nodes.pids() == pids
@@ -132,6 +135,12 @@ def test_the_first_node_has_its_address_of_http_after_each_start(nodes: SeveralN
     os.kill(before, signal.SIGKILL)
     wait_until(lambda: nodes.pids()[1] != before, "another process", PATIENCE_S)
     wait_until(lambda: _answers(nodes.http), "HTTP answers at the address of the start", PATIENCE_S)
+
+
+def _turns(pid: int) -> int:
+    """Return how often a process has waited for something."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
 
 
 def _answers(http: str) -> bool:
