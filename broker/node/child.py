@@ -6,6 +6,7 @@ parent nobody would start or kill the nodes of the broker.
 """
 
 import asyncio
+import logging
 import os
 import socket
 import sys
@@ -30,6 +31,8 @@ from pqbroker.broker.peers.peer_link import PeerLink, PeerRefused
 from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import parse
+
+log = logging.getLogger(__name__)
 
 SECRET_BYTES = 32
 PARENTS_SILENCE_S = 60.0
@@ -76,6 +79,8 @@ class ParentsUser:
         return encode_peer_call(method, None)
 
     def closed(self, link: PeerLink, why: str) -> None:
+        if self.is_open.done():
+            log.warning("the link to the parent process closed: %s; without it this node stops", why)
         if not self.gone.done():
             self.gone.set_result(None)
 

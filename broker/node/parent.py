@@ -50,6 +50,9 @@ EMPTYING_S: Final = 60.0
 """Seconds that the cells of a node have to be open at others before its restart is given up."""
 KEEPING_S: Final = 2.0
 """Seconds that a first node has to note that all of them stop."""
+DIGITS_MAX: Final = 9
+TEXT_SHOWN: Final = 40
+"""Characters of an invalid number that its error shows."""
 FAILURES_SAID: Final = 3
 """Ends in a row from which on the log says what to do."""
 _CURE: Final = (
@@ -61,8 +64,8 @@ _CHILD: Final = "pqbroker.broker.node.child"
 
 def count_nodes(text: str, settings: BrokerSettings, data: str) -> int:
     """Return the number of nodes that `--nodes` asks for. WrongSettings for one that this broker cannot have."""
-    if text != "auto" and not (text.isascii() and text.isdecimal()):
-        raise WrongSettings(f"--nodes is {text!r}; give a number from 1 to {NODES_MAX}, or auto")
+    if text != "auto" and not (text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX):
+        raise WrongSettings(f"--nodes is {text[:TEXT_SHOWN]!r}; give a number from 1 to {NODES_MAX}, or auto")
     nodes = min(os.cpu_count() or 1, NODES_MAX) if text == "auto" else int(text)
     if not 1 <= nodes <= NODES_MAX:
         raise WrongSettings(f"--nodes is {nodes}; a broker has 1 to {NODES_MAX}")

@@ -218,12 +218,12 @@ class DataCells:
     async def remove(self, cell: CellId, *, evacuate: bool = False) -> None:
         """Delete a cell that no object has a tablet in; `evacuate`: after its tablets were moved to others of its
         bundle. BundleRefused, NoHealthyCell, CommitRefused, ShardLost, EngineError."""
-        if not self._homing.runs(cell):
-            raise BundleRefused(
-                f"cell {cell} is run by another node, and only the first one removes cells: move it there before, with "
-                f"`pqbroker cell move {cell}`"
-            )
         async with self._changes:
+            if not self._homing.runs(cell):
+                raise BundleRefused(
+                    f"cell {cell} is run by another node, and only the first one removes cells: move it there before, "
+                    f"with `pqbroker cell move {cell}`"
+                )
             self._cells.leaving.add(cell)
             try:
                 if evacuate:
@@ -244,7 +244,8 @@ class DataCells:
     async def empty(self, node: int) -> None:
         """Have the other nodes run the cells of one that is to stop; return when they have them open. CommitRefused,
         ShardLost, EngineError."""
-        left = await self._homing.leave(node)
+        async with self._changes:  # no cell gets another home while it is removed
+            left = await self._homing.leave(node)
         await self.follow_homes()
         for cell in left:
             await self._until_open(cell)
@@ -254,7 +255,8 @@ class DataCells:
 
         BundleRefused, CommitRefused, ShardLost; EngineError where that takes too long: it is tried by itself then.
         """
-        await self._homing.give(cell, node)
+        async with self._changes:  # as in `empty`
+            await self._homing.give(cell, node)
         await self.follow_homes()
         await self._until_open(cell)
 

@@ -246,6 +246,7 @@ def test_a_parent_that_is_killed_takes_its_nodes_with_it(nodes: SeveralNodes) ->
     assert "or its nodes still stop" in second.stderr
     os.kill(next(iter(pids)), signal.SIGCONT)
     wait_until(lambda: not any(map(is_running, pids)), "all nodes are gone", PATIENCE_S)
+    assert "the link to the parent process closed" in nodes.log
     nodes.start()
     assert nodes.stop() == 0
     assert not any(map(is_running, nodes.pids().values()))
@@ -278,6 +279,8 @@ def test_auto_is_a_node_for_each_core(monkeypatch: pytest.MonkeyPatch) -> None:
         (str(NODES_MAX + 1), "data", FOR_TESTS, "--nodes is 33; a broker has 1 to 32"),
         ("-1", "data", FOR_TESTS, "give a number from 1 to 32, or auto"),
         ("two", "data", FOR_TESTS, "give a number from 1 to 32, or auto"),
+        ("", "data", FOR_TESTS, "give a number from 1 to 32, or auto"),
+        ("9" * 5000, "data", FOR_TESTS, "give a number from 1 to 32, or auto"),
         ("2", MEMORY, FOR_TESTS, "nodes share no memory: give --data a directory"),
         ("9", "data", BrokerSettings(test_door=True), "needs 18 data cells, and pqbroker.cells.max is 16: raise it"),
         ("2", "data", BrokerSettings(), "more than one node is not ready in this version"),

@@ -1,5 +1,6 @@
 """Places of nodes: the cells that each opens, those that a start makes, and those that leave and come back."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -110,6 +111,33 @@ async def test_a_cell_that_was_given_away_stays_there() -> None:
     await homing.give(SYSTEM_CELL, 1)
     await _homing(hive, 1, 1).give(CellId(2), 1)
     assert homing.away({1, 2, 3}) is None
+
+
+async def test_a_cell_that_is_given_away_is_not_removed_meanwhile() -> None:
+    engine = MemoryEngine(1 << 24)
+    place = CellPlace(engine, 1, 2, present={1, 2})
+    opened = await open_around(CellSurroundings(engine, place, BrokerSettings(), lambda: 0))
+    assert opened.others.node_of(CELLS[0]) == 1
+    giving = asyncio.ensure_future(opened.others.give(CELLS[0], 2))
+    await asyncio.sleep(0)  # its commit is on its way
+    assert opened.others.node_of(CELLS[0]) == 1
+    with pytest.raises(BundleRefused, match="is run by another node"):
+        await opened.others.remove(CELLS[0])
+    assert CELLS[0] in opened.hive.cells
+    giving.cancel()  # the other node is none that opens it
+    await opened.stop()
+
+
+async def test_a_cell_that_is_removed_is_not_given_away_meanwhile() -> None:
+    engine = MemoryEngine(1 << 24)
+    place = CellPlace(engine, 1, 2, present={1, 2})
+    opened = await open_around(CellSurroundings(engine, place, BrokerSettings(), lambda: 0))
+    removing = asyncio.ensure_future(opened.others.remove(CELLS[0]))
+    await asyncio.sleep(0)
+    with pytest.raises(BundleRefused, match="there is no cell 1"):
+        await opened.others.give(CELLS[0], 2)
+    await removing
+    await opened.stop()
 
 
 class NoRows:
