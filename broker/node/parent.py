@@ -342,6 +342,8 @@ class Parent:
         self._settings = settings
         self._lock = lock
         self._restarting: asyncio.Task[None] | None = None
+        self._may_restart = False
+        """True once all nodes have served, until they stop."""
 
     async def run(self) -> int:
         """Start the first node, then the others; print the line of a start; stop all after a signal. ServeError."""
@@ -349,18 +351,20 @@ class Parent:
         numbers = range(1, self._orders.nodes + 1)
         nodes = [NodeProcess(self._orders.for_node(number), self._settings, self._lock) for number in numbers]
         keeping: list[asyncio.Task[None]] = []
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._restart_soon, nodes)
         try:
             for some in (nodes[:1], nodes[1:]):
                 keeping += [asyncio.create_task(node.keep()) for node in some]
                 await _until_serving(some, [stopping, *keeping])
             if not stopping.done():
                 self._print_start(nodes[0].served.result())
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._restart_soon, nodes)
+            self._may_restart = True
             await _first_of([stopping, *keeping])
             log.info("stopping: the nodes stop")
             await _keep_homes(nodes[0])
             return 0
         finally:
+            self._may_restart = False
             if self._restarting is not None:
                 self._restarting.cancel()
             await _stop_all(nodes, self._stop_s)
@@ -368,6 +372,9 @@ class Parent:
                 task.cancel()
 
     def _restart_soon(self, nodes: list[NodeProcess]) -> None:
+        if not self._may_restart:
+            log.warning("the nodes are not restarted: they start for the first time, or stop")
+            return
         if self._restarting is not None and not self._restarting.done():
             log.warning("the nodes are being restarted already")
             return

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -250,6 +251,29 @@ def test_a_parent_that_is_killed_takes_its_nodes_with_it(nodes: SeveralNodes) ->
     nodes.start()
     assert nodes.stop() == 0
     assert not any(map(is_running, nodes.pids().values()))
+
+
+def test_a_request_to_restart_neither_ends_a_start_nor_comes_beside_another(tmp_path: Path) -> None:
+    several = SeveralNodes(tmp_path / "data", 3, {}, tmp_path / "log")
+    starting = threading.Thread(target=several.start)
+    starting.start()
+    try:
+        wait_until(lambda: (tmp_path / "log").exists() and 1 in several.pids(), "the first node", PATIENCE_S)
+        several.parent.send_signal(signal.SIGHUP)
+        starting.join()
+        assert several.kafka
+        assert "the nodes are not restarted: they start for the first time, or stop" in several.log
+        dead = several.pids()
+        os.kill(dead[2], signal.SIGKILL)
+        several.parent.send_signal(signal.SIGHUP)
+        wait_until(lambda: "node 3 is restarted" in several.log, "the restart begins", PATIENCE_S)
+        several.parent.send_signal(signal.SIGHUP)
+        wait_until(lambda: "all nodes were restarted" in several.log, "the restart", 2 * PATIENCE_S)
+        assert "the nodes are being restarted already" in several.log
+        assert not any(map(is_running, dead.values()))
+        assert several.stop() == 0
+    finally:
+        several.end()
 
 
 def test_a_start_that_fails_ends_all_with_its_reason(tmp_path: Path) -> None:
