@@ -127,29 +127,30 @@ def test_a_second_parent_on_the_directory_is_refused(nodes: SeveralNodes) -> Non
     assert "is served by another `pqbroker serve --nodes`" in second.stderr
 
 
-def test_what_a_killed_node_acknowledged_is_read_once_and_in_order(nodes: SeveralNodes) -> None:
-    client: dict[str, str | int | float | bool] = {"bootstrap.servers": nodes.kafka, "log_level": 0}
-    admin = AdminClient(client)
-    (created,) = admin.create_topics([NewTopic("spread", 4, config={"pq.partitions.per.tablet": "1"})]).values()
-    created.result(PATIENCE_S)
-    wait_until(lambda: _leaders(admin, "spread") == {1, 2}, "two nodes lead partitions", PATIENCE_S)
+@pytest.mark.parametrize("numbers", [(2,), (1,), (1, 2)])
+def test_what_killed_nodes_acknowledged_is_read_once_and_in_order(
+    nodes: SeveralNodes, numbers: tuple[int, ...]
+) -> None:
+    topic = f"spread-{len(numbers)}-{numbers[0]}"
+    client, admin = _client_of_spread(nodes, topic)
     producer, refused = Producer({**client, "enable.idempotence": True, "linger.ms": 2}), list[object]()
     for number in range(2000):
         producer.produce(
-            "spread", str(number), partition=number % 4, on_delivery=lambda error, _: refused.append(error)
+            topic, str(number), partition=number % 4, on_delivery=lambda error, _: refused.append(error)
         )
         producer.poll(0)
         if number == 1000:
             wait_until(lambda: producer.poll(0.05) is None or refused, "an acknowledgement", PATIENCE_S)
-            killed = nodes.pids()[2]
-            os.kill(killed, signal.SIGKILL)
+            killed = {node: nodes.pids()[node] for node in numbers}
+            for pid in killed.values():
+                os.kill(pid, signal.SIGKILL)
     assert producer.flush(PATIENCE_S) == 0
     assert set(refused) == {None}
-    assert not is_running(killed)
-    assert _read(client, "spread", 4, 2000) == list(range(2000))
-    wait_until(lambda: _leaders(admin, "spread") == {1, 2}, "two nodes lead partitions again", PATIENCE_S)
-    assert nodes.pids()[2] != killed
-    assert "retention of spread" not in nodes.log  # each node looks after its own partitions
+    assert not any(map(is_running, killed.values()))
+    assert _read(client, topic, 4, 2000) == list(range(2000))
+    wait_until(lambda: _leaders(admin, topic) == {1, 2}, "two nodes lead partitions again", PATIENCE_S)
+    assert all(nodes.pids()[node] != pid for node, pid in killed.items())
+    assert f"retention of {topic}" not in nodes.log  # each node looks after its own partitions
 
 
 def test_the_cells_of_a_node_that_is_gone_are_served_by_another_one_until_it_is_back(nodes: SeveralNodes) -> None:
