@@ -129,6 +129,24 @@ class FirstPlace:
         except (LinkBroken, LinkBusy, PeerRefused) as refused:
             raise NodeSilent(f"node {link.node}: {refused}") from refused
 
+    async def ask_web(self, node: int, asked: Any, body: bytes) -> tuple[Any, bytes]:
+        """Have another node serve a call of HTTP. NodeSilent."""
+        link = self._link_of(node)
+        if link is None:
+            raise NodeSilent(f"node {node} is not linked to the first one")
+        try:
+            payload = encode_peer_call(PeerMethod.WEB, asked, body)
+            answer = await link.ask(payload, self._node.settings.peer_request_timeout_ms / 1000)
+            _, head, answered = decode_peer_call(answer)
+        except (LinkBroken, LinkBusy, PeerRefused) as refused:
+            raise NodeSilent(f"node {node}: {refused}") from refused
+        return head, bytes(answered)
+
+    def tell_web(self, node: int, told: Any) -> None:
+        link = self._link_of(node)
+        if link is not None:
+            link.note(encode_peer_call(PeerMethod.WEB, told))
+
     def begin_again(self) -> None:
         """Have all nodes follow the scheme and the hive of the system cell's new opening."""
         self._allowed_s = ABSENT_S
@@ -219,7 +237,9 @@ class FirstPlace:
 
     def _link_to(self, cell: CellId) -> PeerLink | None:
         """Return the open link to the node that a cell is home at, the latest of several."""
-        node = self._home(cell)
+        return self._link_of(self._home(cell))
+
+    def _link_of(self, node: int | None) -> PeerLink | None:
         return next((link for link in reversed(self._ends) if link.node == node and link.is_open), None)
 
     def _home(self, cell: CellId) -> int | None:

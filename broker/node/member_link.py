@@ -5,7 +5,7 @@ and words about this node's cells go.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pqbroker.broker.ground.metrics import samples
 from pqbroker.broker.node.admissions import Admissions
@@ -20,15 +20,27 @@ from pqbroker.broker.peers.peer_frames import LinkBroken
 from pqbroker.broker.peers.peer_link import PeerLink, PeerRefused, come_to_door
 from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
 from pqbroker.broker.services.cells.cell_owner import OpenCell
+from pqbroker.broker.web.routing.loading import LoadedLater
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
 from pqbroker.storage.engine import CommitRefused
 from pqbroker.storage.ids import CellId, TabletId
 
+if TYPE_CHECKING:
+    from pqbroker.broker.web.peer_calls import PeerCalls
+
 log = logging.getLogger(__name__)
+
+
+def _load_web() -> Any:
+    from pqbroker.broker.web import peer_calls
+
+    return peer_calls
+
 
 _COMES_AGAIN_S: Final = 0.1
 """Seconds between tries to reach the first node."""
+_web: LoadedLater[Any] = LoadedLater(_load_web)
 _NOTHING: Final[dict[CellId, dict[TabletId, int]]] = {}
 
 
@@ -55,6 +67,8 @@ class MemberLink:
         self._tell: Callable[[], None] = lambda: None
         """Has the first node know which tablets this one runs, if that has changed."""
         self._node: Node | None = None
+        self._web: PeerCalls | None = None
+        """Calls of HTTP that the first node forwards; loaded with the first of them."""
         self.rows = MirroredRows(self._note_ready)
         self.admissions = Admissions(lambda payload: self._ask(payload, self._timeout_s))
 
@@ -137,6 +151,9 @@ class MemberLink:
         if method is PeerMethod.RUNNING:
             self._take_running(head)
             return
+        if method is PeerMethod.WEB:
+            self._take_of_web(head)
+            return
         if method not in (PeerMethod.PORTION, PeerMethod.CHANGE):
             raise LinkBroken(f"a note {method.name} came from the first node")
         self.rows.take(head, body, is_portion=method is PeerMethod.PORTION)
@@ -144,9 +161,11 @@ class MemberLink:
     async def answer(self, link: PeerLink, payload: bytes) -> bytes:
         """Answer the first node. PeerRefused."""
         try:
-            method, head, _ = decode_peer_call(payload)
+            method, head, body = decode_peer_call(payload)
         except LinkBroken as broken:
             raise PeerRefused(str(broken)) from broken
+        if method is PeerMethod.WEB and self._node is not None:
+            return await self._serve_web(self._node, head, body)
         if method is PeerMethod.SAMPLES and self._node is not None:
             taken = await self._node.turns.finish(samples(self._node.metrics))
             return encode_peer_call(method, None, await asyncio.to_thread(encode_samples, taken))
@@ -159,6 +178,28 @@ class MemberLink:
             log.warning("the link to the first node closed: %s", why)
         self._opened.clear()
         self._lost.set()
+        if self._web is not None:
+            self._web.close()
+
+    async def _serve_web(self, node: Node, asked: Any, body: memoryview) -> bytes:
+        """Answer a call of HTTP, or a question about a stream of one. PeerRefused."""
+        if self._web is None:
+            serving = await _web.get()
+            self._web = self._web or serving.PeerCalls(node)
+        if not self.is_fresh:
+            raise PeerRefused("it has not heard of the first one for too long, so it answers nothing")
+        try:
+            head, answered = await self._web.answer(asked, bytes(body))
+        except ValueError as bad:
+            raise PeerRefused(str(bad)) from bad
+        return encode_peer_call(PeerMethod.WEB, head, answered)
+
+    def _take_of_web(self, told: Any) -> None:
+        if self._web is not None:
+            try:
+                self._web.take(told)
+            except ValueError as bad:
+                raise LinkBroken(str(bad)) from bad
 
     async def _keep_linked(self) -> None:
         while True:

@@ -37,6 +37,8 @@ class PeerMethod(IntEnum):
     """The parent process has the first node move all cells away from a node that it restarts."""
     SAMPLES = 12
     """The first node asks another one for the samples of its metrics."""
+    WEB = 13
+    """The first node has another one serve a call of HTTP, or reads a stream of one."""
     COPY_OFFSETS = 20
     """The first node asks for the offsets of groups in some tablets."""
     COMMIT_OFFSETS = 21

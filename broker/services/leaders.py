@@ -78,13 +78,29 @@ class Leaders:
         number = node_of(self._homes(), cell, len(self.nodes))
         return NO_NODE if number is None else self.nodes[number - 1]
 
-    def foreign_cell(self, topic: Topic) -> CellId | None:
-        """Return a cell with tablets of the topic that this node does not run; None: it runs all."""
+    def foreign_cell(self, topic: Topic, partitions: Iterable[int] | None = None) -> CellId | None:
+        """Return a cell with some of these partitions, or of all, that this node does not run; None: it runs all."""
         if len(self.nodes) == 1:
             return None
-        cells = sorted({topic.record.cell_of(number) for number in range(len(topic.record.tablets))})
-        return next((cell for cell in cells if self.of_cell(cell) != self.own), None)
+        return next((cell for cell in sorted(_cells(topic, partitions)) if self.of_cell(cell) != self.own), None)
+
+    def only_node(self, topic: Topic, partitions: Iterable[int] | None = None) -> int | None:
+        """Return the number of the one other node that runs these partitions, or all of the topic; None: this one runs
+        some of them, or several nodes do, or none."""
+        if len(self.nodes) == 1:
+            return None
+        nodes = {self.of_cell(cell) for cell in _cells(topic, partitions)} or {self.own}
+        only = nodes.pop()
+        return None if nodes or only in (self.own, NO_NODE) else self.nodes.index(only) + 1
 
     def can_have(self, replicas: Iterable[int]) -> bool:
         """Return True if a partition can be assigned to these nodes: a partition has one replica."""
         return list(replicas) == [self.own]
+
+
+def _cells(topic: Topic, partitions: Iterable[int] | None) -> set[CellId]:
+    """Return the cells of these partitions of a topic, or of all."""
+    record = topic.record
+    if partitions is None:
+        return {record.cell_of(number) for number in range(len(record.tablets))}
+    return {record.cell_of(index // record.partitions_per_tablet) for index in partitions if index < record.partitions}

@@ -23,6 +23,7 @@ from pqbroker.broker.web.http_logins import HttpLogins, challenge_of
 from pqbroker.broker.web.login_routes import add_console_logins
 from pqbroker.broker.web.pages import add_console
 from pqbroker.broker.web.replies import as_line, pack, reply
+from pqbroker.broker.web.routing.forwarded_calls import serve
 from pqbroker.broker.web.routing.health import health_answers
 from pqbroker.broker.web.routing.node import WebNode
 from pqbroker.broker.web.routing.problems import (
@@ -214,7 +215,7 @@ async def _served(
     """The answer. `is_long`: it may be, as the body was, so that a thread writes it."""
     if route.cluster is not None:
         check_access(call, route.cluster)
-    served = await route.serve(call)
+    served = await serve(route, call)
     if isinstance(served, Stream):
         return await shared.followers.send(request, served)
     if route.answer is None:

@@ -41,6 +41,11 @@ async def follow(call: Call) -> Stream:
     return Stream(form.content_type, tail.pieces(form.heartbeat))
 
 
+def followed(call: Call) -> tuple[int] | None:
+    """Return the partition that a request follows; None: all."""
+    return (call.query["partition"],) if "partition" in call.query else None
+
+
 class _Tail:
     """One client's reading: where it stands in each partition, and which of them have moved."""
 
@@ -117,7 +122,7 @@ class _Tail:
         call, partition = self._call, self._watched[index]
         partition.check_readable()
         settings = call.node.settings
-        records = ShownRecords(call, call.topic(AclOperation.READ), index)
+        records = ShownRecords(call, call.topic(AclOperation.READ, (index,)), index)
         sought = Sought(
             records.show,
             self._key,
@@ -137,7 +142,7 @@ class _Tail:
 
     def _partitions(self) -> dict[int, PartitionServer]:
         """Return the partitions to follow, as they are served now."""
-        topic = self._call.topic(AclOperation.READ)
+        topic = self._call.topic(AclOperation.READ, followed(self._call))
         only: int | None = self._call.query.get("partition")
         return dict(enumerate(topic.partitions)) if only is None else {only: find_partition(topic, only)}
 

@@ -22,7 +22,7 @@ async def write(call: Call) -> Any:
     asked = call.body["records"]
     if not asked:
         raise bad_request("body.records is empty; give at least one record")
-    topic = call.topic(AclOperation.WRITE)
+    topic = call.topic(AclOperation.WRITE, (call.path["partition"],))
     partition = find_partition(topic, call.path["partition"])
     batch, weights = await asyncio.to_thread(_encode, asked, call.node.clock(), preparation_of(topic))
     written = await partition.write_at(call.body["offset"], batch, check_batch(topic, batch), weights)
@@ -45,5 +45,6 @@ ROUTES = (
         "Write one batch at an offset at or behind the partition's end; what it leaves out becomes a gap", write,
         object_of({"offset": OFFSET, "end_offset": OFFSET}),
         body=object_of({"offset": {**OFFSET, "maximum": _OFFSET_MAX}, "records": array_of(_RECORD)}), status=201,
+        place=lambda call: call.node_of(AclOperation.WRITE, (call.path["partition"],)),
     ),
 )  # fmt: skip

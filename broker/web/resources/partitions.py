@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
+from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.cleaning.explaining import describe_cleaning
 from pqbroker.broker.services.topics.partitions import find_partition
 from pqbroker.broker.web.resources.cleaning import CLEANING
@@ -85,6 +86,7 @@ _SEQUENCES = 1 << 31
 async def describe(call: Call) -> Any:
     topic = call.topic()
     server = find_partition(topic, call.path["partition"])
+    call.check_served(topic, (server.index,))
     state, limit = server.state, call.limit()
     important = topic.config.pq_important_groups
     return {
@@ -223,6 +225,6 @@ ROUTES = (
     Route(
         "GET", "/v1/topics/{name}/partitions/{partition}",
         "Look inside a partition: blobs, producers, consumers; `limit` holds for each list", describe, _PARTITION,
-        (LIMIT,),
+        (LIMIT,), place=lambda call: call.node_of(AclOperation.DESCRIBE, (call.path["partition"],)),
     ),
 )  # fmt: skip

@@ -6,7 +6,7 @@ from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.topics.partitions import find_readable
 from pqbroker.broker.web.resources.contents import RECORD, read_text
 from pqbroker.broker.web.resources.decoded_records import ShownRecords
-from pqbroker.broker.web.resources.following import follow
+from pqbroker.broker.web.resources.following import follow, followed
 from pqbroker.broker.web.resources.isolation import ISOLATION, isolation_of
 from pqbroker.broker.web.resources.read_positions import START, first_position, offset_in
 from pqbroker.broker.web.resources.record_search import Search, Sought
@@ -24,8 +24,9 @@ async def read(call: Call) -> Any:
 
 
 async def _look(call: Call) -> Any:
-    topic = call.topic(AclOperation.READ)
-    partition = find_readable(topic, call.query.get("partition", 0))
+    index: int = call.query.get("partition", 0)
+    topic = call.topic(AclOperation.READ, (index,))
+    partition = find_readable(topic, index)
     settings, key = call.node.settings, call.query.get("key")
     records = ShownRecords(call, topic, partition.index)
     sought = Sought(
@@ -47,6 +48,11 @@ async def _look(call: Call) -> Any:
         "records": search.shown,
         "next_offset": search.next_offset,
     }
+
+
+def _place(call: Call) -> int | None:
+    partitions = followed(call) if call.query.get("follow", False) else (call.query.get("partition", 0),)
+    return call.node_of(AclOperation.READ, partitions)
 
 
 _RECORD = {
@@ -88,6 +94,6 @@ ROUTES = (
         example={
             "cell": "0", "partition": 0, "start_offset": 0, "end_offset": 42, "records": [_RECORD], "next_offset": 42,
         },
-        streams=(RECORD, _RECORD),
+        streams=(RECORD, _RECORD), place=_place,
     ),
 )  # fmt: skip

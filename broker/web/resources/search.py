@@ -1,7 +1,7 @@
 """Search in all partitions of a topic: what matches as it is found, how far the search is, and why it ended."""
 
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final
 
 from pqbroker.broker.ground.access import AclOperation
@@ -33,7 +33,8 @@ _END: Final = Position("end", timestamp=LATEST)
 
 async def search(call: Call) -> Stream:
     """Problem, KafkaError for what cannot be searched; what its terms are refused for comes with the first piece."""
-    topic, body, settings = call.topic(AclOperation.READ), call.body, call.node.settings
+    body, settings, searched = call.body, call.node.settings, _searched(call)
+    topic = call.topic(AclOperation.READ, searched)
     isolation = read_isolation(body.get("isolation", "read_committed"), "body.isolation")
     terms = {name: body[name] for name in _TERMS if name in body}
     matches_max = body.get("limit", min(MATCHES_DEFAULT, settings.search_matches_max))
@@ -44,8 +45,21 @@ async def search(call: Call) -> Stream:
     spans = await _spans(call, topic, isolation)
     decoding = decoding_of(topic, settings) if body.get("decode", True) else None
     question = SearchQuestion(topic, terms, spans, isolation, call.holder, matches_max, timeout_ms, decoding)
-    asked = TopicSearch(call.node.searchers, settings, lambda: call.topic(AclOperation.READ), question)
+    asked = TopicSearch(call.node.searchers, settings, lambda: call.topic(AclOperation.READ, searched), question)
     return Stream(LINES.content_type, _lines(asked), has_end=True)
+
+
+def _searched(call: Call) -> Sequence[int] | None:
+    """Return the partitions that a search names; None: all. Problem."""
+    offsets = _offsets(call.body, "offsets")
+    named: list[int] | None = call.body.get("partitions")
+    if named is None:
+        return sorted(offsets) or None
+    return sorted(set(named).intersection(offsets) if offsets else set(named))
+
+
+def _place(call: Call) -> int | None:
+    return call.node_of(AclOperation.READ, _searched(call))
 
 
 async def _spans(call: Call, topic: Topic, isolation: Isolation) -> list[SearchSpan]:
@@ -54,9 +68,8 @@ async def _spans(call: Call, topic: Topic, isolation: Isolation) -> list[SearchS
     first = read_position(call, body["from"], "body.from") if "from" in body else _BEGINNING
     until = read_position(call, body["until"], "body.until") if "until" in body else _END
     offsets, ends = _offsets(body, "offsets"), _offsets(body, "end_offsets")
-    indexes = sorted(offsets) if offsets else range(len(topic.partitions))
-    if "partitions" in body:
-        indexes = sorted(set(body["partitions"]).intersection(indexes) if offsets else set(body["partitions"]))
+    searched = _searched(call)
+    indexes = range(len(topic.partitions)) if searched is None else searched
     spans: list[SearchSpan] = []
     for index in indexes:
         await call.node.turns.breathe()
@@ -144,6 +157,7 @@ ROUTES = (
                 "isolation": TEXT, "decode": {"type": "boolean"},
             },
         ),
+        place=_place,
         body_example={"text": "Berlin", "where": ["total > 5"], "from": "2h", "limit": 10},
         streams=(_LINE, _MATCH),
         forms=(LINES,),

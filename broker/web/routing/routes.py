@@ -3,7 +3,7 @@
 Resources know nothing of the HTTP library: `endpoints` puts them onto it, `openapi` describes them.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from pqbroker.broker.web.routing.node import WebNode
 from pqbroker.broker.web.routing.problems import Problem, bad_request
 from pqbroker.broker.web.routing.schemas import COUNT, TEXT, Schema
 from pqbroker.broker.web.routing.stream_forms import EVENTS, LINES, StreamForm
+from pqbroker.pq.serving.store_refusals import not_leader
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.tablets.cell import Cell
 
@@ -62,22 +63,38 @@ class Call:
         """All open cells, the system cell first."""
         return [host.cell for _, host in self.node.cell.current.cells.hosts()]
 
-    def topic(self, operation: AclOperation = AclOperation.DESCRIBE, *, or_static: bool = False) -> Topic:
-        """The topic the path names, or with `or_static` a static table; KafkaError as `find_topic`, Problem as
-        `check_served` for one whose records are read or written."""
-        topic = find_topic(self, operation, self.path["name"], or_static=or_static)
+    def topic(self, operation: AclOperation = AclOperation.DESCRIBE, partitions: Iterable[int] | None = None) -> Topic:
+        """The topic the path names; KafkaError as `find_topic`. Of one whose records are read or written, these
+        partitions or all must be here: Problem as `check_served`."""
+        topic = find_topic(self, operation, self.path["name"])
         if operation in (AclOperation.READ, AclOperation.WRITE):
-            self.check_served(topic)
+            self.check_served(topic, partitions)
         return topic
 
-    def check_served(self, topic: Topic) -> None:
-        """Problem where another node of a broker with several runs a part of the topic: what this node has of it would
-        be answered as all that there is."""
-        cell = self.node.leaders.foreign_cell(topic)
+    def check_served(self, topic: Topic, partitions: Iterable[int] | None = None) -> None:
+        """Problem where another node of a broker with several runs some of these partitions, or of all: what this node
+        has of them would be answered as all that there is. KafkaError NOT_LEADER_OR_FOLLOWER while their cell opens."""
+        leaders = self.node.leaders
+        if len(leaders.nodes) == 1:
+            return
+        cell = leaders.foreign_cell(topic, partitions)
         if cell is not None:
             text = f"topic {topic.record.name} has partitions in cell {cell}, which another node runs"
-            cure = f"Use a Kafka client, or move the cell to the first node: `pqbroker cell move {cell} --node 1`."
+            cure = (
+                "Name a partition, use a Kafka client, or move all its cells to one node: "
+                f"`pqbroker cell move {cell} --node 1`."
+            )
             raise Problem(503, "OTHER_NODE", text, cure)
+        known = topic.partitions
+        asked = known if partitions is None else [known[index] for index in partitions if index < len(known)]
+        if not all(partition.is_loaded or partition.is_unmounted for partition in asked):
+            raise not_leader()
+
+    def node_of(self, operation: AclOperation, partitions: Iterable[int] | None = None) -> int | None:
+        """Return the number of the one other node that runs these partitions, or all, of the topic that the path names;
+        None: this one or several do. KafkaError as `find_topic`."""
+        topic = find_topic(self, operation, self.path["name"], or_static=True)
+        return self.node.leaders.only_node(topic, partitions)
 
     def check_test_broker(self, what: str) -> None:
         """Problem unless the node is one for tests."""
@@ -148,6 +165,9 @@ class Route:
     """Forms in which those items may be written."""
     other_types: tuple[str, ...] = ()
     """Content types that have no items for JSON to describe."""
+    place: Callable[[Call], int | None] | None = None
+    """Return the number of the other node that serves a call, of a caller who may ask for it; None: this one does.
+    Nodes forward only calls of routes that have it."""
 
 
 def path_schema(name: str) -> Schema:

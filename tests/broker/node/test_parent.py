@@ -105,22 +105,6 @@ def test_metrics_are_those_of_all_nodes_by_number(nodes: SeveralNodes) -> None:
     assert not [line for line in lines if line and not line.startswith("#") and 'node="' not in line]
 
 
-def test_http_refuses_records_that_are_at_another_node(nodes: SeveralNodes) -> None:
-    _client_of_spread(nodes, "over-http")
-    query = {"query": 'select count(*) from "over-http"'}
-    for path, body in (
-        ("topics/over-http/records?partition=0", None), ("topics/over-http/records?follow=true", None), ("sql", query),
-        ("topics/over-http/search", {"text": "x"}), ("topics/over-http/records", {"records": [{"value": "x"}]}),
-    ):  # fmt: skip
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            f"http://{nodes.http}/v1/{path}", data, headers={"Content-Type": "application/json"}
-        )
-        with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(request, timeout=PATIENCE_S)
-        assert json.loads(refused.value.read())["error"]["code"] == "OTHER_NODE", path
-
-
 def test_a_second_parent_on_the_directory_is_refused(nodes: SeveralNodes) -> None:
     second = subprocess.run(nodes.command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert second.returncode == 1

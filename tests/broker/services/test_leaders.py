@@ -29,10 +29,14 @@ def test_of_several_nodes_the_cells_home_leads_with_the_epoch_that_it_has_named(
     assert leaders.of_partition(TOPIC, _partition(5, is_unmounted=True))[0] == NO_NODE
     assert [leaders.replicas(TOPIC, _partition(index)) for index in (0, 5)] == [[7], [8]]
     assert leaders.foreign_cell(TOPIC) == 2
+    assert leaders.foreign_cell(TOPIC, (0, 3)) is None
+    assert leaders.foreign_cell(TOPIC, (3, 4)) == 2
+    assert [leaders.only_node(TOPIC, asked) for asked in ((4, 5), (0, 4), (0, 1), (), (9,), None)] == [2, *[None] * 5]
     homes[CellId(2)] = CellHome(CellId(2), 1, 2)
     assert leaders.foreign_cell(TOPIC) is None
     assert leaders.of_partition(TOPIC, _partition(5)) == (7, 5)
     del homes[CellId(2)]
+    assert leaders.only_node(TOPIC, (4,)) is None
     assert (leaders.of_cell(CellId(2)), leaders.of_partition(TOPIC, _partition(5))[0]) == (NO_NODE, NO_NODE)
 
 
@@ -48,4 +52,5 @@ def test_one_node_leads_everything_at_its_own_port() -> None:
     assert alone.of_partition(TOPIC, _partition(5, is_unmounted=True)) == (NO_NODE, 5)
     assert (alone.port(1, 9092), alone.controller, alone.of_cell(CellId(3))) == (9092, 1, 1)
     assert alone.foreign_cell(TOPIC) is None
+    assert alone.only_node(TOPIC, (4,)) is None
     assert cast(Any, alone.replicas(TOPIC, _partition(0))) == [1]

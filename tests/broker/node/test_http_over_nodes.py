@@ -1,0 +1,157 @@
+"""HTTP of a broker of two nodes: the first has it, and the second serves what lies there."""
+
+import json
+import os
+import signal
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from http.client import HTTPResponse
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.broker.node.test_groups_over_nodes import PARTITIONS, PATIENCE_S, at_node, leaders
+from tests.support.several_nodes import SeveralNodes
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralNodes]:
+    place = tmp_path_factory.mktemp("nodes")
+    several = SeveralNodes(place / "data", 2, {"pqbroker.node.silence.ms": "10000"}, place / "log")
+    try:
+        several.start()
+        yield several
+    finally:
+        several.end()
+
+
+def test_records_for_partitions_of_both_nodes_are_written_and_read(nodes: SeveralNodes) -> None:
+    away = spread(nodes, "written")
+    asked = [{"value": f"{number}", "partition": number % PARTITIONS} for number in range(20)]
+    status, told = call(nodes, "topics/written/records", {"records": asked})
+    assert (status, told["offsets"]) == (
+        201, [{"partition": number % PARTITIONS, "offset": number // PARTITIONS} for number in range(20)]
+    )  # fmt: skip
+    for index in range(PARTITIONS):
+        status, told = call(nodes, f"topics/written/records?partition={index}")
+        assert (status, told["end_offset"]) == (200, 5), told
+        assert [record["value"] for record in told["records"]] == [f"{one}" for one in range(index, 20, PARTITIONS)]
+        status, told = call(nodes, f"topics/written/partitions/{index}")
+        assert (status, told["end_offset"], told["written"]["records"]) == (200, 5, 5)
+    assert away
+
+
+def test_nothing_is_written_where_one_record_is_refused(nodes: SeveralNodes) -> None:
+    away = spread(nodes, "refused")
+    here = next(index for index in range(PARTITIONS) if index not in away)
+    asked = [{"value": "x", "partition": here}, {"value": "y" * 1_200_000, "partition": away[0]}]
+    assert call(nodes, "topics/refused/records", {"records": asked})[0] == 413
+    for index in (here, away[0]):
+        assert call(nodes, f"topics/refused/records?partition={index}")[1]["records"] == []
+
+
+def test_a_partition_of_the_other_node_is_followed(nodes: SeveralNodes) -> None:
+    away = spread(nodes, "followed")
+    path = f"topics/followed/records?follow=true&partition={away[0]}&limit=3"
+    with open_stream(nodes, path) as stream:
+        for number in range(3):
+            write(nodes, "followed", away[0], f"{number}")
+            assert json.loads(stream.readline())["value"] == f"{number}"
+        assert stream.read() == b""
+
+
+def test_partitions_of_the_other_node_are_searched(nodes: SeveralNodes) -> None:
+    away = spread(nodes, "searched")
+    for index in away:
+        write(nodes, "searched", index, f"needle {index}")
+    body = json.dumps({"text": "needle", "partitions": away}).encode()
+    with open_stream(nodes, "topics/searched/search", body) as stream:
+        lines = [json.loads(line) for line in stream]
+    assert sorted(line["match"]["partition"] for line in lines if "match" in line) == away
+    assert lines[-1]["end"]["matches"] == len(away)
+    status, refused = call(nodes, "topics/searched/search", {"regex": "(", "partitions": away})
+    assert (status, refused["error"]["code"]) == (400, "INVALID_SEARCH"), refused
+
+
+def test_what_lies_at_several_nodes_is_refused_where_it_is_not_put_together(nodes: SeveralNodes) -> None:
+    spread(nodes, "several")
+    for path, body in (
+        ("topics/several/records?follow=true", None), ("topics/several/search", {"text": "x"}),
+        ("sql", {"query": "select count(*) from several"}),
+    ):  # fmt: skip
+        status, told = call(nodes, path, body)
+        assert (status, told["error"]["code"]) == (503, "OTHER_NODE"), path
+
+
+def test_a_node_that_dies_ends_its_streams_with_an_error_that_names_it(nodes: SeveralNodes) -> None:
+    away = spread(nodes, "dying")
+    with open_stream(nodes, f"topics/dying/records?follow=true&partition={away[0]}") as stream:
+        write(nodes, "dying", away[0], "before")
+        assert json.loads(stream.readline())["value"] == "before"
+        os.kill(nodes.pids()[2], signal.SIGKILL)
+        last = json.loads(stream.readlines()[-1])["error"]
+    assert last["code"] == "NODE_SILENT"
+    assert "node 2" in last["message"]
+    wait_until(lambda: is_read(nodes, "dying", away[0], ["before"]), "another node has the partition", PATIENCE_S)
+
+
+def test_a_node_that_says_nothing_is_named(nodes: SeveralNodes) -> None:
+    away = spread(nodes, "silent")
+    os.kill(nodes.pids()[2], signal.SIGSTOP)  # until its parent kills it
+    status, told = call(nodes, f"topics/silent/records?partition={away[0]}")
+    assert (status, told["error"]["code"]) == (503, "NODE_SILENT")
+    assert told["error"]["message"].startswith("node 2")
+    wait_until(lambda: is_read(nodes, "silent", away[0], []), "another node has the partition", PATIENCE_S)
+
+
+def spread(nodes: SeveralNodes, name: str) -> list[int]:
+    """Create a topic whose partitions both nodes lead; return those of the second."""
+    admin = AdminClient(at_node(nodes, 1))
+    wait_until(lambda: is_served_by_both(nodes), "both nodes have open cells", PATIENCE_S)
+    topic = NewTopic(name, PARTITIONS, config={"pq.partitions.per.tablet": "1"})
+    admin.create_topics([topic])[name].result(PATIENCE_S)
+    wait_until(lambda: leaders(admin, name) == {1, 2}, "two nodes lead partitions", PATIENCE_S)
+    found = admin.list_topics(name, timeout=PATIENCE_S).topics[name].partitions
+    return sorted(index for index, partition in found.items() if partition.leader == 2)
+
+
+def is_served_by_both(nodes: SeveralNodes) -> bool:
+    """Return True once each node has data cells, and all are open."""
+    cells = [cell for cell in call(nodes, "cells")[1]["cells"] if cell["id"]]
+    return {cell["node"] for cell in cells} == {1, 2} and {cell["health"] for cell in cells} == {"good"}
+
+
+def is_read(nodes: SeveralNodes, topic: str, partition: int, values: list[str]) -> bool:
+    """Return True if a partition is read and has these values."""
+    status, told = call(nodes, f"topics/{topic}/records?partition={partition}")
+    return status == 200 and [record["value"] for record in told["records"]] == values
+
+
+def write(nodes: SeveralNodes, topic: str, partition: int, value: str) -> None:
+    """Write one record over HTTP."""
+    status, told = call(nodes, f"topics/{topic}/records", {"records": [{"value": value, "partition": partition}]})
+    assert status == 201, told
+
+
+def open_stream(nodes: SeveralNodes, path: str, body: bytes | None = None) -> HTTPResponse:
+    """Return an answer that is read as it comes."""
+    headers = {"content-type": "application/json"}
+    opened = urllib.request.urlopen(
+        urllib.request.Request(f"http://{nodes.http}/v1/{path}", body, headers), timeout=PATIENCE_S
+    )
+    assert isinstance(opened, HTTPResponse)
+    return opened
+
+
+def call(nodes: SeveralNodes, path: str, asked: Any = None) -> tuple[int, Any]:
+    """Return status and answer of a request to the HTTP of the broker: a POST where something is asked."""
+    body, headers = None if asked is None else json.dumps(asked).encode(), {"content-type": "application/json"}
+    request = urllib.request.Request(f"http://{nodes.http}/v1/{path}", body, headers)
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as refused:
+        return refused.code, json.load(refused)
