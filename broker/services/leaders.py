@@ -82,14 +82,17 @@ class Leaders:
         """Return a cell with some of these partitions, or of all, that this node does not run; None: it runs all."""
         if len(self.nodes) == 1:
             return None
-        return next((cell for cell in sorted(_cells(topic, partitions)) if self.of_cell(cell) != self.own), None)
+        return next((cell for cell in sorted(cells_of(topic, partitions)) if self.of_cell(cell) != self.own), None)
 
     def only_node(self, topic: Topic, partitions: Iterable[int] | None = None) -> int | None:
         """Return the number of the one other node that runs these partitions, or all of the topic; None: this one runs
         some of them, or several nodes do, or none."""
-        if len(self.nodes) == 1:
-            return None
-        nodes = {self.of_cell(cell) for cell in _cells(topic, partitions)} or {self.own}
+        return None if len(self.nodes) == 1 else self.only_node_of(cells_of(topic, partitions))
+
+    def only_node_of(self, cells: Iterable[CellId]) -> int | None:
+        """Return the number of the one other node that runs all these cells; None: this one runs some of them, or
+        several nodes do, or none."""
+        nodes = {self.of_cell(cell) for cell in cells} or {self.own}
         only = nodes.pop()
         return None if nodes or only in (self.own, NO_NODE) else self.nodes.index(only) + 1
 
@@ -98,7 +101,7 @@ class Leaders:
         return list(replicas) == [self.own]
 
 
-def _cells(topic: Topic, partitions: Iterable[int] | None) -> set[CellId]:
+def cells_of(topic: Topic, partitions: Iterable[int] | None = None) -> set[CellId]:
     """Return the cells of these partitions of a topic, or of all."""
     record = topic.record
     if partitions is None:

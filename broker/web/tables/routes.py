@@ -4,6 +4,9 @@ tables starts as fast and as small as ever."""
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.services.leaders import cells_of
+from pqbroker.broker.services.topics.finding import find_topic
 from pqbroker.broker.web.resources.configs import CHANGES
 from pqbroker.broker.web.routing.loading import LoadedLater
 from pqbroker.broker.web.routing.routes import AFTER_NAME, LIMIT, Call, Parameter, Route
@@ -55,6 +58,22 @@ def _served(name: str, module: LoadedLater[Any]) -> Callable[[Call], Awaitable[A
 
     serve.__name__ = name
     return serve
+
+
+def _reading_node(call: Call) -> int | None:
+    """Return the other node that runs the tablet which a call reads. Sorted tables are served at this node alone."""
+    if call.node.cell.current.scheme.kind_of(call.path["name"]) == SORTED_TABLE:
+        return None
+    return call.node_of(AclOperation.READ, (call.query.get("tablet_index", 0),))
+
+
+def _writing_node(call: Call) -> int | None:
+    """Return the other node that runs a table whose tablets live in one cell: a commit over several cells, which may
+    move to different nodes before it ends, is left to the node with the system cell."""
+    if call.node.cell.current.scheme.kind_of(call.path["name"]) == SORTED_TABLE:
+        return None
+    cells = cells_of(find_topic(call, AclOperation.WRITE, call.path["name"], or_static=True))
+    return call.node.leaders.only_node_of(cells) if len(cells) == 1 else None
 
 
 _ROW_INDEX: Schema = {"type": "integer", "minimum": 0, "maximum": (1 << 62) - 1}
@@ -172,6 +191,7 @@ ROUTES = (
         ),
         body=object_of({"rows": array_of(_ANY)}, {"session": TEXT, "sequence": _SEQUENCE}),
         body_example={"rows": [{"id": 1, "note": "first"}]}, lines="rows", raw_types=(ARROW_STREAM,),
+        place=_writing_node,
     ),
     Route(
         "DELETE", "/v1/tables/{name}/rows", "Delete the rows of keys of a sorted table, all or none",
@@ -225,6 +245,7 @@ ROUTES = (
             Parameter("view", TEXT, "Show rows `typed` or `raw`; without it: typed where the topic is a table."),
             LIMIT,
         ),
+        place=_reading_node,
     ),
     Route(
         "POST", "/v1/tables/{name}/trim", "Delete the rows of a tablet before an index", _served("trim", _commands),

@@ -54,7 +54,7 @@ async def read_rows(call: Call, topic: Topic, wanted: RowsWanted, first: int) ->
     """Return rows of a tablet from an index on; one at least where there is one within one look's bytes. KafkaError,
     TableError WRONG_STATE, NO_SCHEMA."""
     index, count, size_bytes, view = wanted
-    call.check_served(topic)
+    call.check_served(topic, (index,))
     shower = _shower(topic, index, view)
     if index >= len(topic.partitions):
         return FoundRows([], first, is_at_end=True)

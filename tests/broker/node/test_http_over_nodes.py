@@ -6,6 +6,7 @@ import signal
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from http.client import HTTPResponse
 from typing import Any
 
@@ -76,6 +77,18 @@ def test_partitions_of_the_other_node_are_searched(nodes: SeveralNodes) -> None:
     assert (status, refused["error"]["code"]) == (400, "INVALID_SEARCH"), refused
 
 
+def test_rows_of_tables_of_the_other_node_are_inserted_and_read(nodes: SeveralNodes) -> None:
+    table = make_table_away(nodes, "ordered")
+    batch = {"rows": [{"a": 5}, {"a": 6}], "session": "s", "sequence": 1}
+    status, told = call(nodes, f"tables/{table}/rows", batch)
+    assert status == 200, told
+    assert told["tablets"] == [{"tablet_index": 0, "first_row_index": 0, "row_count": 2}]
+    assert call(nodes, f"tables/{table}/rows", batch)[1]["duplicate"]
+    assert [row["a"] for row in call(nodes, f"tables/{table}/rows")[1]["rows"]] == [5, 6]
+    status, refused = call(nodes, f"tables/{table}/rows", {"rows": [{"b": 1}]})
+    assert (status, refused["error"]["code"]) == (400, "INVALID_ROW"), refused
+
+
 def test_what_lies_at_several_nodes_is_refused_where_it_is_not_put_together(nodes: SeveralNodes) -> None:
     spread(nodes, "several")
     for path, body in (
@@ -116,6 +129,25 @@ def spread(nodes: SeveralNodes, name: str) -> list[int]:
     wait_until(lambda: leaders(admin, name) == {1, 2}, "two nodes lead partitions", PATIENCE_S)
     found = admin.list_topics(name, timeout=PATIENCE_S).topics[name].partitions
     return sorted(index for index, partition in found.items() if partition.leader == 2)
+
+
+def make_table_away(nodes: SeveralNodes, name: str) -> str:
+    """Create an ordered table of one tablet, which the second node runs; return its name once it does."""
+    wait_until(lambda: is_served_by_both(nodes), "both nodes have open cells", PATIENCE_S)
+    for number in range(10):
+        table = f"{name}{number}"
+        status, told = call(nodes, "tables", {"path": f"//{table}", "schema": [{"name": "a", "type": "int64"}]})
+        assert status == 201, told
+        admin = AdminClient(at_node(nodes, 1))
+        wait_until(partial(is_led, admin, table), "a leader", PATIENCE_S)
+        if leaders(admin, table) == {2}:
+            return table
+    raise AssertionError("no table lies at the second node")
+
+
+def is_led(admin: AdminClient, topic: str) -> bool:
+    """Return True once a topic's one partition has a leader."""
+    return leaders(admin, topic) <= {1, 2}
 
 
 def is_served_by_both(nodes: SeveralNodes) -> bool:
