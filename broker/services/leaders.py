@@ -84,6 +84,10 @@ class Leaders:
             return None
         return next((cell for cell in sorted(cells_of(topic, partitions)) if self.of_cell(cell) != self.own), None)
 
+    def nodes_of(self, topic: Topic) -> set[int]:
+        """Return the nodes that run partitions of a topic; NO_NODE among them while none runs some of them."""
+        return {self.own} if len(self.nodes) == 1 else {self.of_cell(cell) for cell in cells_of(topic)}
+
     def only_node(self, topic: Topic, partitions: Iterable[int] | None = None) -> int | None:
         """Return the number of the one other node that runs these partitions, or all of the topic; None: this one runs
         some of them, or several nodes do, or none."""

@@ -15,6 +15,7 @@ from pqbroker.broker.services.topics.topics import (
     delete_topic,
 )
 from pqbroker.broker.web.resources.configs import CHANGES, config_texts
+from pqbroker.broker.web.resources.topic_parts import add_other_parts, partitions_here, with_other_parts
 from pqbroker.broker.web.routing.routes import AFTER_NAME, LIMIT, Call, Parameter, Route
 from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, array_of, nullable, object_of
 from pqbroker.broker.web.routing.sorted_pages import ORDER, sort_field, sorted_page
@@ -54,8 +55,10 @@ async def list_topics(call: Call) -> Any:
         names = sorted(topics)
         page, has_more = call.page(names[bisect_right(names, call.query.get("after", "")) :])
         found = await call.node.turns.finish(_facts_of(call, [topics[name] for name in page]))
+        await add_other_parts(call, _LIST, found)
         return {"cell": call.cell.name, "topics": found, "total": total, "next": page[-1] if has_more else None}
-    found = await call.node.turns.finish(_facts_of(call, list(topics.values())))
+    found = await call.node.turns.finish(_facts_of(call, [topics[name] for name in sorted(topics)]))
+    await add_other_parts(call, _LIST, found)
     shown, following = sorted_page(call, found, field)
     return {"cell": call.cell.name, "topics": shown, "total": total, "next": following}
 
@@ -81,14 +84,15 @@ async def create(call: Call) -> Any:
 
 
 async def describe(call: Call) -> Any:
-    return shown(call, call.topic())
+    topic = call.topic()
+    return await with_other_parts(call, _DESCRIBE, topic, shown(call, topic))
 
 
 async def grow(call: Call) -> Any:
     topic = call.topic(AclOperation.ALTER)
     check_partition_count(call.node, call.body["count"], present=len(topic.partitions))
     await call.node.cell.current.topics.grow(topic.record.name, call.body["count"])
-    return shown(call, call.topic())
+    return await describe(call)
 
 
 async def delete(call: Call) -> Any:
@@ -96,14 +100,15 @@ async def delete(call: Call) -> Any:
 
 
 def _facts(call: Call, topic: Topic) -> dict[str, Any]:
-    written = sum(partition.end_offset for partition in topic.partitions)
+    partitions = partitions_here(call, topic)
+    written = sum(partition.end_offset for partition in partitions)
     rate = call.node.topic_rates.look(topic.record.topic_id, written, call.node.clock())
     return {
         "name": topic.record.name,
         "id": urlsafe_b64encode(topic.record.topic_id).rstrip(b"=").decode(),
         "partition_count": len(topic.partitions),
-        "size_bytes": sum(partition.size_bytes for partition in topic.partitions),
-        "record_count": sum(partition.end_offset - partition.start_offset for partition in topic.partitions),
+        "size_bytes": sum(partition.size_bytes for partition in partitions),
+        "record_count": sum(partition.end_offset - partition.start_offset for partition in partitions),
         "written_count": written,
         "records_per_s": None if rate is None else round(rate, 3),
     }
@@ -128,6 +133,10 @@ def shown(call: Call, topic: Topic) -> dict[str, Any]:
     return {"cell": call.cell.name, **_facts(call, topic), "feeder": feeder, "partitions": partitions, "next": next_}
 
 
+def _nowhere_else(_: Call) -> None:
+    """Return None: the others are asked from here, each for its part."""
+
+
 AFTER_PARTITION = Parameter("after", COUNT, "List the partitions behind this one: `next` of the answer before.")
 _COUNT = {"type": "integer", "minimum": 1}
 _FACTS_EXAMPLE = {
@@ -147,29 +156,34 @@ _TOPIC_EXAMPLE = {
     "next": None,
 }  # fmt: skip
 
-ROUTES = (
-    Route(
-        "GET", "/v1/topics",
-        "List topics by name, or sorted by a figure. `record_count` are offsets that are kept, `written_count` all "
-        "that were given; `records_per_s` is its rise between two requests, null until there were two",
-        list_topics,
-        object_of({"cell": TEXT, "topics": array_of(object_of(_FACTS)), "total": COUNT, "next": nullable(TEXT)}),
-        (
-            AFTER_NAME, LIMIT,
-            Parameter("contains", TEXT, "List those whose names contain this, whatever the case."),
-            Parameter("sort", {"type": "string", "enum": list(_SORTS)}, "Sort by this."), ORDER,
-        ),
-        example={"cell": "0", "topics": [_FACTS_EXAMPLE], "total": 1, "next": None},
+_LIST = Route(
+    "GET", "/v1/topics",
+    "List topics by name, or sorted by a figure. `record_count` are offsets that are kept, `written_count` all "
+    "that were given; `records_per_s` is its rise between two requests, null until there were two",
+    list_topics,
+    object_of({"cell": TEXT, "topics": array_of(object_of(_FACTS)), "total": COUNT, "next": nullable(TEXT)}),
+    (
+        AFTER_NAME, LIMIT,
+        Parameter("contains", TEXT, "List those whose names contain this, whatever the case."),
+        Parameter("sort", {"type": "string", "enum": list(_SORTS)}, "Sort by this."), ORDER,
     ),
+    example={"cell": "0", "topics": [_FACTS_EXAMPLE], "total": 1, "next": None},
+    place=_nowhere_else,
+)  # fmt: skip
+_DESCRIBE = Route(
+    "GET", "/v1/topics/{name}", "Describe a topic and its partitions", describe, _TOPIC, (AFTER_PARTITION, LIMIT),
+    example=_TOPIC_EXAMPLE,
+    place=_nowhere_else,
+)  # fmt: skip
+
+ROUTES = (
+    _LIST,
     Route(
         "POST", "/v1/topics", "Create a topic", create, _TOPIC,
         body=object_of({"name": TEXT}, {"partitions": _COUNT, "config": CHANGES}), status=201,
         body_example={"name": "orders", "partitions": 1, "config": {"retention.ms": 86400000}}, example=_TOPIC_EXAMPLE,
     ),
-    Route(
-        "GET", "/v1/topics/{name}", "Describe a topic and its partitions", describe, _TOPIC, (AFTER_PARTITION, LIMIT),
-        example=_TOPIC_EXAMPLE,
-    ),
+    _DESCRIBE,
     Route("DELETE", "/v1/topics/{name}", "Delete a topic", delete, None, status=204),
     Route(
         "POST", "/v1/topics/{name}/partitions", "Grow a topic to a number of partitions", grow, _TOPIC,

@@ -11,6 +11,7 @@ from http.client import HTTPResponse
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.broker.node.test_groups_over_nodes import PARTITIONS, PATIENCE_S, at_node, leaders
@@ -43,6 +44,13 @@ def test_records_for_partitions_of_both_nodes_are_written_and_read(nodes: Severa
         status, told = call(nodes, f"topics/written/partitions/{index}")
         assert (status, told["end_offset"], told["written"]["records"]) == (200, 5, 5)
     assert away
+    described = call(nodes, "topics/written")[1]
+    assert [row["end_offset"] for row in described["partitions"]] == [5] * PARTITIONS
+    assert described["size_bytes"] == sum(row["size_bytes"] for row in described["partitions"])
+    for query in ("contains=writ", "contains=writ&sort=records", "limit=1&after=writte"):
+        (listed,) = call(nodes, f"topics?{query}")[1]["topics"]
+        assert (listed["name"], listed["record_count"], listed["written_count"]) == ("written", 20, 20)
+        assert listed["size_bytes"] == described["size_bytes"]
 
 
 def test_nothing_is_written_where_one_record_is_refused(nodes: SeveralNodes) -> None:
@@ -124,11 +132,20 @@ def spread(nodes: SeveralNodes, name: str) -> list[int]:
     """Create a topic whose partitions both nodes lead; return those of the second."""
     admin = AdminClient(at_node(nodes, 1))
     wait_until(lambda: is_served_by_both(nodes), "both nodes have open cells", PATIENCE_S)
-    topic = NewTopic(name, PARTITIONS, config={"pq.partitions.per.tablet": "1"})
-    admin.create_topics([topic])[name].result(PATIENCE_S)
+    wait_until(partial(is_created, admin, name), "the topic", PATIENCE_S)
     wait_until(lambda: leaders(admin, name) == {1, 2}, "two nodes lead partitions", PATIENCE_S)
     found = admin.list_topics(name, timeout=PATIENCE_S).topics[name].partitions
     return sorted(index for index, partition in found.items() if partition.leader == 2)
+
+
+def is_created(admin: AdminClient, name: str) -> bool:
+    """Return True once a topic is created; a cell that is given back to its node refuses it for a moment."""
+    topic = NewTopic(name, PARTITIONS, config={"pq.partitions.per.tablet": "1"})
+    try:
+        admin.create_topics([topic])[name].result(PATIENCE_S)
+    except KafkaException as refused:
+        return bool(refused.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS)
+    return True
 
 
 def make_table_away(nodes: SeveralNodes, name: str) -> str:

@@ -45,6 +45,22 @@ class AnnAlone:
         return principal == ANN
 
 
+@pytest.mark.parametrize(("cells", "number"), [((1, 1), None), ((2, 2), 2), ((2, 3), None), ((1, 2), None)])
+def test_rows_are_inserted_at_another_node_where_they_have_one_cell_there(
+    cells: tuple[int, ...], number: int | None
+) -> None:
+    topic = SimpleNamespace(record=SimpleNamespace(name="t", tablets=cells, cell_of=cells.__getitem__))
+    opened = SimpleNamespace(
+        scheme=SimpleNamespace(kind_of=lambda _: None), topics=SimpleNamespace(get=lambda _, or_static: topic)
+    )
+    homes = {CellId(cell): CellHome(CellId(cell), node, node) for cell, node in ((1, 1), (2, 2), (3, 2))}
+    leaders = Leaders(1, (1, 2), homes=lambda: homes)
+    node = SimpleNamespace(access=None, audit=None, leaders=leaders, cell=SimpleNamespace(current=opened))
+    insert = next(route for route in ROUTES if (route.method, route.path) == ("POST", "/v1/tables/{name}/rows"))
+    assert insert.place is not None
+    assert insert.place(Call(cast(Any, node), {"name": "t"}, {}, {}, Looks(1).of(""))) == number
+
+
 class Linked:
     """The node of these calls, as the first one reaches it."""
 

@@ -1,0 +1,91 @@
+"""Figures of topics whose partitions several nodes run: each node answers with what it runs, and this one adds it up.
+
+A node that does not answer makes the answer fail: a part would be taken for the whole.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from pqbroker.broker.services.leaders import NO_NODE
+from pqbroker.broker.web.routing.forwarded_calls import forward
+from pqbroker.broker.web.routing.routes import Call, Route
+from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.pq.serving.store_refusals import not_leader
+from pqbroker.pq.serving.topic import Topic
+
+_SUMS: Final = ("size_bytes", "record_count", "written_count")
+"""Facts of a topic that are sums over its partitions."""
+_RATE: Final = "records_per_s"
+
+
+def partitions_here(call: Call, topic: Topic) -> Sequence[PartitionServer]:
+    """Return the partitions of a topic that this node runs."""
+    leaders = call.node.leaders
+    if leaders.foreign_cell(topic) is None:
+        return topic.partitions
+    spans = [indexes for _, cell, indexes in topic.record.spans() if leaders.of_cell(cell) == leaders.own]
+    return [partition for indexes in spans for partition in topic.partitions[indexes.start : indexes.stop]]
+
+
+async def with_other_parts(call: Call, route: Route, topic: Topic, own: dict[str, Any]) -> dict[str, Any]:
+    """Return this node's description of a topic with the figures of all nodes in it; `route`: describes it at each.
+    Problem, KafkaError NOT_LEADER_OR_FOLLOWER while no node runs a part."""
+    leaders = call.node.leaders
+    nodes = leaders.nodes_of(topic) - {leaders.own}
+    if call.node.others() is None or not nodes:
+        return own
+    if NO_NODE in nodes:
+        raise not_leader()
+    told = await _asked(call, route, [leaders.nodes.index(node) + 1 for node in nodes], call.query)
+    for node, theirs in told.items():
+        _add(own, theirs)
+        rows = {row["partition"]: row for row in theirs["partitions"]}
+        own["partitions"] = [
+            rows.get(row["partition"], row) if leaders.only_node(topic, (row["partition"],)) == node else row
+            for row in own["partitions"]
+        ]
+    return own
+
+
+async def add_other_parts(call: Call, route: Route, facts: Sequence[dict[str, Any]]) -> None:
+    """Add the figures of other nodes to facts of topics, which lie in the order of their names. `route`: lists topics
+    at each node. Problem."""
+    if call.node.others() is None or not facts:
+        return
+    known = {one["name"]: one for one in facts}
+    for node in range(2, len(call.node.leaders.nodes) + 1):
+        async for theirs in _listed(call, route, node, facts[0]["name"], facts[-1]["name"]):
+            if theirs["name"] in known:
+                _add(known[theirs["name"]], theirs)
+
+
+async def _listed(call: Call, route: Route, node: int, first: str, last: str) -> AsyncGenerator[dict[str, Any], None]:
+    """Yield what a node lists of the topics from one name to another, and of some beside them. Problem."""
+    query = {"limit": call.node.settings.http_items_max}
+    if "contains" in call.query:
+        query["contains"] = call.query["contains"]
+    after: str | None = first[:-1]  # a name before the first one, and behind most others
+    while after is not None and after < last:
+        told = await _asked(call, route, [node], {**query, "after": after})
+        for theirs in told[node]["topics"]:
+            yield theirs
+        after = told[node]["next"]
+
+
+async def _asked(call: Call, route: Route, nodes: Iterable[int], query: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+    """Return the answers of nodes by their numbers. Problem."""
+    others = call.node.others()
+    assert others is not None
+    asked = replace(call, query=query, body=None)
+    numbers = sorted(nodes)
+    told = await asyncio.gather(*(forward(others, node, route, asked) for node in numbers))
+    return dict(zip(numbers, told, strict=True))
+
+
+def _add(own: dict[str, Any], theirs: Mapping[str, Any]) -> None:
+    for name in _SUMS:
+        own[name] += theirs[name]
+    rates = own[_RATE], theirs[_RATE]
+    own[_RATE] = None if None in rates else round(sum(rates), 3)
