@@ -6,7 +6,8 @@
      O open of a path (a: flags)   C close   W write (a: position, -1: where the descriptor stands)   T size becomes a
      G size becomes a at least     B, E a sync begins, has ended (a: number of the pair)   S bytes sent
      R rename, L link "from\0to"   U unlink of a path   M mkdir of a path   D rmdir of a path
-   Every call but a sync is made and written down under one lock: the order of the events is the order of effects. */
+   Every call but a sync is made and written down under one lock: the order of the events is the order of effects.
+   A write that syncs (O_DSYNC, RWF_DSYNC) is recorded as W, B and E, of which B and E only once the whole call is over. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -31,7 +32,7 @@
     static void find_##name(void) { if (!real_##name) *(void **)&real_##name = dlsym(RTLD_NEXT, #name); }
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char watched[FDS], spoken[FDS];
+static char watched[FDS], spoken[FDS], syncing[FDS];
 static const char *below;
 static size_t below_size;
 static int into = -1;
@@ -74,6 +75,12 @@ static void note(uint32_t kind, int fd, int64_t a, int64_t b, const struct iovec
 static void note_text(uint32_t kind, int fd, int64_t a, const char *text, size_t size) {
     struct iovec data = {(void *)text, size};
     note(kind, fd, a, 0, &data, 1, size);
+}
+
+static void note_synced(int fd) {
+    int64_t pair = ++pairs;
+    note('B', fd, pair, 0, NULL, 0, 0);
+    note('E', fd, pair, 0, NULL, 0, 0);
 }
 
 /* No signal comes in between: Python's handler writes to a socket, and would wait for the lock its thread holds. */
@@ -123,6 +130,7 @@ static void opened(int dir, const char *path, int flags, int fd) {
     if (fd < 0 || fd >= FDS) return;
     const char *found = resolve(dir, path, text);
     watched[fd] = found != NULL;
+    syncing[fd] = (flags & O_DSYNC) != 0;
     if (found) note_text('O', fd, flags, found, strlen(found));
 }
 
@@ -158,10 +166,13 @@ int close(int fd) {
     return result;
 }
 
-#define WRITE(name, vector, count, position, ...) \
+#define WRITE(name, vector, count, position, ...) SYNCED_WRITE(name, vector, count, position, 0, __VA_ARGS__)
+#define SYNCED_WRITE(name, vector, count, position, syncs, ...) \
     { find_##name(); int entered = enter(); ssize_t done = real_##name(__VA_ARGS__); int error = errno; \
       if (entered && done > 0) { \
-          if (is_watched(fd)) note('W', fd, position, 0, vector, count, done); \
+          if (is_watched(fd)) { \
+              note('W', fd, position, 0, vector, count, done); \
+              if ((syncs) || syncing[fd]) note_synced(fd); } \
           else if (position < 0 && fd < FDS && is_socket(fd)) { spoken[fd] = 1; note('S', fd, 0, 0, vector, count, done); } } \
       errno = error; leave(entered); return done; }
 #define ONE struct iovec data = {(void *)buffer, size};
@@ -188,10 +199,10 @@ ssize_t pwritev64(int fd, const struct iovec *data, int count, off64_t at)
 
 CALL(ssize_t, pwritev2, int, const struct iovec *, int, off_t, int)
 ssize_t pwritev2(int fd, const struct iovec *data, int count, off_t at, int flags)
-    { WRITE(pwritev2, data, count, at, fd, data, count, at, flags) }
+    { SYNCED_WRITE(pwritev2, data, count, at, flags & (RWF_DSYNC | RWF_SYNC), fd, data, count, at, flags) }
 CALL(ssize_t, pwritev64v2, int, const struct iovec *, int, off64_t, int)
 ssize_t pwritev64v2(int fd, const struct iovec *data, int count, off64_t at, int flags)
-    { WRITE(pwritev64v2, data, count, at, fd, data, count, at, flags) }
+    { SYNCED_WRITE(pwritev64v2, data, count, at, flags & (RWF_DSYNC | RWF_SYNC), fd, data, count, at, flags) }
 
 #define SIZE(name, kind, size, keeps, ...) \
     { find_##name(); int entered = enter(); int result = real_##name(__VA_ARGS__); int error = errno; \
