@@ -12,6 +12,7 @@ import pytest
 from tests.faults.power.cuts import record, run
 from tests.faults.power.disk import Change, Disk, File, left_of
 from tests.faults.power.recording import build, environment, events, reason_not_to_record
+from tests.support.forked_brokers import executed
 
 pytestmark = pytest.mark.spec("J.1")
 
@@ -35,7 +36,8 @@ for name, more in (("opened", os.O_DSYNC), ("asked", 0), ("short", 0), ("not", 0
 def test_nothing_acknowledged_is_lost_by_power_cuts(tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
-    recorded = record(tmp_path, seed)
+    with executed():  # a process that was forked under the first life's recorder would record all of them as that one
+        recorded = record(tmp_path, seed)
     outcome = run(tmp_path, recorded, cuts=CUTS, served=SERVED, seed=seed)
     assert outcome.acknowledged > CUTS
     shutil.rmtree(tmp_path)  # after a failure it stays: the recording, and what the cut left
