@@ -189,6 +189,8 @@ class FirstPlace:
         method, head, _ = decode_peer_call(payload)
         if method is not PeerMethod.CONFIRM:
             raise LinkBroken(f"a note {method.name} came from node {link.node}")
+        if link is not self._link_of(link.node):
+            return  # what was late on an earlier link of the node says nothing of now
         self._forget(link.node)
         # It may name a cell that it was to leave a moment ago: that counts no more.
         found = {cell: tablets for cell, tablets in decode_tablets(head).items() if self._home(cell) == link.node}

@@ -1,6 +1,7 @@
 """Simulations from the command line: python -m tests.simulation --seeds 10000
 
 One seed tells its whole story on failure and does the same each time: python -m tests.simulation --seed 17
+A broker of several nodes, whose processes, links and store fail: python -m tests.simulation --nodes --seeds 10000
 A seed's run is cut at each of its commits in turn: python -m tests.simulation --seed 17 --crash-points 5000
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from tests.simulation.crash_points import crash_points
+from tests.simulation.nodes.run import NodesOutcome, run_nodes
 from tests.simulation.run import Outcome, SimulationFailed, run, run_forgetting, run_loss
 
 SEEDS = 200
@@ -21,6 +23,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, metavar="N", help=f"so many, from --seed on ({SEEDS})")
     parser.add_argument("--seed", type=int, metavar="S", help="this one; the first one with --seeds or --crash-points")
     parser.add_argument("--crash-points", type=int, metavar="N", help="cut so many runs short instead")
+    parser.add_argument("--nodes", action="store_true", help="of a broker of several nodes")
     parser.add_argument("--loss-at", type=int, metavar="COMMIT", help="lose the cell at this commit, and nothing else")
     parser.add_argument("--stored", action="store_true", help="with --loss-at: once the commit is durable")
     parser.add_argument("--second", action="store_true", help="with --loss-at: a commit of the second cell")
@@ -31,7 +34,7 @@ def main() -> None:
     sys.exit(_run_all(_chosen(options)))
 
 
-def _chosen(options: argparse.Namespace) -> Iterable[Callable[[], Outcome]]:
+def _chosen(options: argparse.Namespace) -> Iterable[Callable[[], Outcome | NodesOutcome]]:
     seed = options.seed or 0
     if options.forget is not None:
         return [partial(run_forgetting, seed, options.loss_at, options.forget)]
@@ -40,10 +43,12 @@ def _chosen(options: argparse.Namespace) -> Iterable[Callable[[], Outcome]]:
     if options.crash_points is not None:
         return crash_points(seed, options.crash_points)
     seeds = options.seeds or (SEEDS if options.seed is None else 1)
+    if options.nodes:
+        return [partial(run_nodes, number) for number in range(seed, seed + seeds)]
     return [partial(run, number) for number in range(seed, seed + seeds)]
 
 
-def _run_all(runs: Iterable[Callable[[], Outcome]]) -> int:
+def _run_all(runs: Iterable[Callable[[], Outcome | NodesOutcome]]) -> int:
     """Exit status: whether any failed."""
     started = time.monotonic()
     done = failed = records = commits = openings = 0

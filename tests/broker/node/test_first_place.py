@@ -29,8 +29,17 @@ PLACE = NodePlace(1, 2, (), MemoryEngine(1 << 20), "/tmp/none", LinkTerms(b"secr
 class End:
     """A link, as far as the first node's side looks at it."""
 
+    is_open = True
+
     def __init__(self, node: int) -> None:
         self.node = node
+
+
+def _linked(first: FirstPlace, node: int = 2) -> PeerLink:
+    """Return a new link of a node."""
+    link = cast(PeerLink, End(node))
+    first.opened(link)
+    return link
 
 
 def _first(place: NodePlace) -> FirstPlace:
@@ -44,7 +53,7 @@ def _first(place: NodePlace) -> FirstPlace:
 
 def _told(place: NodePlace, tablets: Any, node: int = 2) -> FirstPlace:
     first = _first(place)
-    first.noted(cast(PeerLink, End(node)), encode_peer_call(PeerMethod.CONFIRM, tablets))
+    first.noted(_linked(first, node), encode_peer_call(PeerMethod.CONFIRM, tablets))
     return first
 
 
@@ -52,11 +61,22 @@ async def test_tablets_of_a_node_are_known_until_it_names_others_or_its_link_clo
     place = replace(PLACE, elsewhere={})
     first = _told(place, {"2": {"70": 3, "71": 1}, "4": {}})
     assert place.elsewhere == {2: {70: 3, 71: 1}, 4: {}}
-    end = cast(PeerLink, End(2))
+    end = _linked(first)
     first.noted(end, encode_peer_call(PeerMethod.CONFIRM, {"2": {"70": 4}}))
     assert place.elsewhere == {2: {70: 4}}
-    first.closed(end, "the test ends")
+    for link in list(first._ends):
+        first.closed(link, "the test ends")
     assert place.elsewhere == {}
+
+
+async def test_what_comes_late_on_an_earlier_link_of_a_node_does_not_count() -> None:
+    place = replace(PLACE, elsewhere={})
+    first = _first(place)
+    earlier, later = _linked(first), _linked(first)
+    first.noted(later, encode_peer_call(PeerMethod.CONFIRM, {"2": {"70": 4}}))
+    first.noted(earlier, encode_peer_call(PeerMethod.CONFIRM, {}))
+    first.closed(earlier, "the test ends")
+    assert place.elsewhere == {2: {70: 4}}
 
 
 @pytest.mark.parametrize(
