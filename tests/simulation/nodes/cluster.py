@@ -29,11 +29,14 @@ from pqbroker.conf.declare import parse
 from pqbroker.protocol.errors import ProtocolError
 from pqbroker.storage.engine_kinds import ENGINE_KINDS
 from tests.broker.wire import BY_REQUEST, read_response, request_frame
+from tests.simulation.ledger import expect
 from tests.simulation.nodes.directory import ProcessShard, SharedDirectory, SharedKind
 from tests.simulation.nodes.network import NodesLoop
 from tests.simulation.nodes.processes import CURRENT, SimulatedProcess
 
 START_MS = 1_700_000_000_000
+UP_S = 120.0
+"""Seconds that all nodes have to serve, where nothing stands in their way."""
 LOCK = 0
 """Stands for the descriptor of the directory's lock."""
 ADDRESS = Address("broker", 9092)
@@ -71,9 +74,11 @@ class Cluster:
 
     async def _until_up(self) -> None:
         assert self._running is not None
+        deadline = self.loop.time() + UP_S
         while not self.is_up:
             await asyncio.sleep(0.05)
             assert not self._running.done(), "the parent has ended"
+            expect(self.loop.time() < deadline, f"nodes do not serve {UP_S:g} s after they were started")
 
     async def stop(self) -> None:
         """Stop all nodes as after SIGTERM."""

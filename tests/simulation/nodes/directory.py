@@ -14,6 +14,7 @@ from tests.simulation.nodes.processes import CURRENT, SimulatedProcess
 
 ENGINE_BYTES = 1 << 30
 SYSTEM = "system"
+ALL = "all"
 
 
 class ProcessShard(MemoryShard):
@@ -58,11 +59,12 @@ class ProcessShard(MemoryShard):
 class SharedCell(MemoryEngine):
     """One cell of the directory."""
 
-    fences = True
-    """False in a broken variant: an owner that was replaced writes on."""
+    unfenced = ""
+    """Cell that fences nobody, or ALL, in a broken variant: an owner that was replaced writes on."""
 
-    def __init__(self, directory: "SharedDirectory") -> None:
+    def __init__(self, directory: "SharedDirectory", name: str) -> None:
         super().__init__(ENGINE_BYTES)
+        self._name = name
         self._directory = directory
 
     async def open(self) -> MemoryShard:
@@ -80,7 +82,7 @@ class SharedCell(MemoryEngine):
         assert process is not None
         shard.process = process
         process.ends.append(lambda: shard.store_first(self._directory.durable_of_the_dead()))
-        if isinstance(before, ProcessShard) and not before.is_lost and self.fences:
+        if isinstance(before, ProcessShard) and not before.is_lost and self.unfenced not in (self._name, ALL):
             before.fenced_by = shard.generation
             if before.process is not None:
                 before.process.run(before._learn)
@@ -121,7 +123,7 @@ class SharedDirectory:
 
     def cell(self, name: str) -> SharedCell:
         if name not in self.cells:
-            self.cells[name] = SharedCell(self)
+            self.cells[name] = SharedCell(self, name)
         return self.cells[name]
 
 

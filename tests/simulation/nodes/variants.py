@@ -1,9 +1,9 @@
-"""Brokers of several nodes that are broken on purpose: each lacks one rule, and no run of enough seeds may pass.
+"""Brokers of several nodes that are broken on purpose: each lacks one rule, which some seed has to find.
 
-epoch    an owner that was replaced writes on
-reclaim  a node removes from a cell what its copy of the scheme does not name, however old that is
-fence    offsets of a coordinator of the past are stored
-none     offsets of a cell that is not open are "no offset"
+epoch        an owner that was replaced writes on
+reclaim      a node removes from a cell what its copy of the scheme does not name, however old that is
+coordinator  a coordinator of the past writes on, and partitions take what it asks for
+none         offsets of a cell that is not open are "no offset"
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,14 +17,14 @@ from pqbroker.pq.serving.offsets import GroupOffsets
 from pqbroker.storage.ids import CellId
 from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.scheme_mark import SchemeMark
-from tests.simulation.nodes.directory import SharedCell
+from tests.simulation.nodes.directory import ALL, SYSTEM, SharedCell
 
 Variant = Callable[[], AbstractContextManager[object]]
 
 
 @contextmanager
 def _without_epoch() -> Iterator[None]:
-    with patch.object(SharedCell, "fences", False):
+    with patch.object(SharedCell, "unfenced", ALL):
         yield
 
 
@@ -42,11 +42,12 @@ def _with_stale_reclaim() -> Iterator[None]:
 
 
 @contextmanager
-def _without_fence() -> Iterator[None]:
+def _without_coordinator_fence() -> Iterator[None]:
     def meet_any(served: Any, coordinators: tuple[int, ...]) -> None:
         served._coordinators = (0,) * len(coordinators)
 
-    with patch.object(ServedPartitions, "_meet", meet_any):
+    systems_too = patch.object(SharedCell, "unfenced", SYSTEM)
+    with patch.object(ServedPartitions, "_meet", meet_any), systems_too:
         yield
 
 
@@ -58,5 +59,8 @@ def _with_none() -> Iterator[None]:
 
 WHOLE: Variant = nullcontext
 VARIANTS: Mapping[str, Variant] = {
-    "epoch": _without_epoch, "reclaim": _with_stale_reclaim, "fence": _without_fence, "none": _with_none,
-}  # fmt: skip
+    "epoch": _without_epoch,
+    "reclaim": _with_stale_reclaim,
+    "coordinator": _without_coordinator_fence,
+    "none": _with_none,
+}
