@@ -126,6 +126,7 @@ def test_a_first_node_that_cannot_start_is_tried_ever_more_seldom_and_the_log_sa
     wait_until(lambda: "nor the others after it" in nodes.log, "a restart is refused", PATIENCE_S)
     facts.write_bytes(kept)
     copy.write_bytes(kept_copy)
+    wait_until(lambda: _answers(nodes.http), "the first node serves again", PATIENCE_S)
     member.until_acknowledged()
     member.flush()
 
