@@ -11,7 +11,7 @@ from pqbroker.http_client.exchange import Request, Steps, accepted, ask, read
 
 Row = dict[str, Any]
 Params = Sequence[Any] | Mapping[str, Any]
-Files = Mapping[str, bytes]
+FilesByName = Mapping[str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class QueryCalls:
     transaction: str | None = None
     isolation: str | None = None
     params: Params | None = None
-    files: Files | None = None
+    files: FilesByName | None = None
 
     def rows(self) -> Steps[list[Row]]:
         """Return the rows as the format `json` of POST /v1/sql has them."""

@@ -29,7 +29,7 @@ from pqbroker.http_client.facts import StagedPiece as StagedPiece
 from pqbroker.http_client.facts import TableDescription as TableDescription
 from pqbroker.http_client.facts import TableSummary as TableSummary
 from pqbroker.http_client.facts import TabletDescription as TabletDescription
-from pqbroker.http_client.query_calls import Files, Params, QueryCalls
+from pqbroker.http_client.query_calls import FilesByName, Params, QueryCalls
 from pqbroker.http_client.queue_calls import AutoTrim as AutoTrim
 from pqbroker.http_client.queue_calls import ConsumerPlace as ConsumerPlace
 from pqbroker.http_client.queue_calls import ProducerSession as ProducerSession
@@ -471,7 +471,7 @@ class Query:
         self._perform = transport.perform
         self._calls = calls
 
-    def with_files(self, files: Files) -> "Query":
+    def with_files(self, files: FilesByName) -> "Query":
         """Return the query with files that go with it: the bytes of CSV and Parquet files by name. The relation
         `files.new.csv` in it is the file `new.csv`."""
         return Query(self._transport, replace(self._calls, files=files))
@@ -818,7 +818,7 @@ class AsyncQuery:
         self._perform = transport.perform
         self._calls = calls
 
-    def with_files(self, files: Files) -> "AsyncQuery":
+    def with_files(self, files: FilesByName) -> "AsyncQuery":
         return AsyncQuery(self._transport, replace(self._calls, files=files))
 
     async def rows(self) -> list[Row]:
