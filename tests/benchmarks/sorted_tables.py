@@ -102,14 +102,14 @@ class Load:
             await asyncio.sleep(max(due_s - time.perf_counter(), 0))
 
     async def _look_up(self, end_s: float) -> None:
-        dice = random.Random(2)
-        while time.perf_counter() < end_s:
+        dice, due_s = random.Random(2), time.perf_counter()
+        while (begun_s := time.perf_counter()) < end_s:
             key = {"id": dice.randrange(self._count)}
-            begun_s = time.perf_counter()
             (found,) = await rows.look_up(self._caller, NAME, [key], None, None)
             self.lookup_s.append(time.perf_counter() - begun_s)
             assert found is not None, key
-            await asyncio.sleep(1 / LOOKUPS_A_SECOND)
+            due_s = max(due_s + 1 / LOOKUPS_A_SECOND, begun_s)
+            await asyncio.sleep(max(due_s - time.perf_counter(), 0))
 
     async def _watch(self, end_s: float) -> None:
         while time.perf_counter() < end_s:
