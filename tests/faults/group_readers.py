@@ -112,8 +112,8 @@ class Reader:
         self.book.own(self.epoch, self.owner, self.positions)
 
     async def begin(self, client: Client, partitions: Collection[int], *, is_fenced: bool) -> bool:
-        """Begin with partitions at their committed offsets. With `is_fenced` the member says who asks; returns False
-        where the group knows it no longer by that."""
+        """Read partitions from their committed offsets on. With `is_fenced` the request names the member and its epoch.
+        Return False where the group no longer knows them."""
         if not partitions:
             return True
         topics = [OffsetFetchRequestTopic(topic_id=self._topic_id, partition_indexes=sorted(partitions))]

@@ -90,8 +90,8 @@ def test_rows_are_written_by_key_again_and_in_part(
 
 
 def end_of(stream: DataFrame) -> str:
-    """What ends a stream at its start. Spark gives the Python process of its source ten seconds to begin, no setting
-    gives it more, and on a loaded machine it takes them."""
+    """Return the error that ends a stream at its start. Spark gives the Python process of its source ten seconds to
+    begin; no setting gives it more, and on a loaded machine the process needs more."""
     for _ in range(5):
         with pytest.raises(StreamingQueryException) as refusal:
             stream.writeStream.format("noop").start().awaitTermination()

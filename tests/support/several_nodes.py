@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -42,6 +43,14 @@ class SeveralNodes:
     def pids(self) -> dict[int, int]:
         """Return the process ids of the nodes, by number, as they were started last."""
         return {int(node): int(pid) for node, pid in re.findall(r"node (\d+) is process (\d+)", self.log)}
+
+    def answers(self, timeout_s: float) -> bool:
+        """Return True if HTTP answers at its address of the start."""
+        try:
+            with urllib.request.urlopen(f"http://{self.http}/health", timeout=timeout_s):
+                return True
+        except OSError:
+            return False
 
     def start(self) -> None:
         """Start the parent; return when all nodes serve."""

@@ -80,7 +80,7 @@ async def forward(others: OtherNodes, node: int, route: Route, call: Call) -> An
         if "stream" in head:
             content_type = str(head["type"])
             pieces = _pieces(others, node, int(head["stream"]), content_type)
-            await anext(pieces)  # it has begun: whoever closes it ends the other node's stream
+            await anext(pieces)  # now that it has begun, its close ends the other node's stream
             return Stream(content_type, pieces, has_end=bool(head["has_end"]))
         is_short = len(answered) <= IN_LOOP_BYTES
         document = json.loads(answered) if is_short else await asyncio.to_thread(json.loads, answered)

@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -126,7 +125,7 @@ def test_a_first_node_that_cannot_start_is_tried_ever_more_seldom_and_the_log_sa
     wait_until(lambda: "nor the others after it" in nodes.log, "a restart is refused", PATIENCE_S)
     facts.write_bytes(kept)
     copy.write_bytes(kept_copy)
-    wait_until(lambda: _answers(nodes.http), "the first node serves again", PATIENCE_S)
+    wait_until(lambda: nodes.answers(PATIENCE_S), "the first node serves again", PATIENCE_S)
     member.until_acknowledged()
     member.flush()
 
@@ -135,18 +134,10 @@ def test_the_first_node_has_its_address_of_http_after_each_start(nodes: SeveralN
     before = nodes.pids()[1]
     os.kill(before, signal.SIGKILL)
     wait_until(lambda: nodes.pids()[1] != before, "another process", PATIENCE_S)
-    wait_until(lambda: _answers(nodes.http), "HTTP answers at the address of the start", PATIENCE_S)
+    wait_until(lambda: nodes.answers(PATIENCE_S), "HTTP answers at the address of the start", PATIENCE_S)
 
 
 def _turns(pid: int) -> int:
     """Return how often a process has waited for something."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
-
-
-def _answers(http: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://{http}/health", timeout=PATIENCE_S):
-            return True
-    except OSError:
-        return False

@@ -138,8 +138,8 @@ def spread(nodes: SeveralNodes, name: str) -> list[int]:
 
 
 def is_spread(admin: AdminClient, name: str) -> bool:
-    """Return True once both nodes lead partitions of a topic. One that lies wholly at one of them is made anew: a cell
-    that has just been given back counts as empty until its node has told what it runs, and gets all tablets."""
+    """Return True once both nodes lead partitions of a topic. If one of them leads all, the topic is deleted and made
+    again: a cell that was just given back counts as empty until its node has told what it runs, and so it gets all."""
     if not is_created(admin, name):
         return False
     found = leaders(admin, name)

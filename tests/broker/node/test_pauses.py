@@ -149,7 +149,7 @@ def test_a_first_node_that_is_killed_pauses_what_it_has_for_less_than_two_second
         pauses.begin()
         os.kill(killed, signal.SIGKILL)
         killed_at = time.monotonic()
-        wait_until(lambda: nodes.pids()[1] != killed and _answers(nodes.http), "HTTP answers", PATIENCE_S)
+        wait_until(lambda: nodes.pids()[1] != killed and nodes.answers(PATIENCE_S), "HTTP answers", PATIENCE_S)
         answered_s = time.monotonic() - killed_at
         wait_until(lambda: _commit(consumer, "first-killed"), "a group commits again", PATIENCE_S)
         committed_s = time.monotonic() - killed_at
@@ -161,7 +161,6 @@ def test_a_first_node_that_is_killed_pauses_what_it_has_for_less_than_two_second
 
 def _check(measured: tuple[float, ...], marks: tuple[float, ...], crowding: Crowding) -> None:
     """Check pauses against their marks, which are longer on a machine that others use."""
-    print(measured, crowding.times)
     assert all(pause < mark * crowding.times for pause, mark in zip(measured, marks, strict=True)), measured
 
 
@@ -199,11 +198,3 @@ def _cells(nodes: SeveralNodes) -> list[dict[str, int]]:
     with urllib.request.urlopen(f"http://{nodes.http}/v1/cells", timeout=PATIENCE_S) as answer:
         found: list[dict[str, int]] = json.loads(answer.read())["cells"]
         return [cell for cell in found if cell["id"]]
-
-
-def _answers(http: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://{http}/health", timeout=PATIENCE_S):
-            return True
-    except OSError:
-        return False

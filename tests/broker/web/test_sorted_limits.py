@@ -200,8 +200,8 @@ async def test_many_rows_leave_the_loop_its_turns_and_appear_together(web: Web) 
     """They are encoded beside the loop and applied in slices of it, of which lookups see all or none."""
     await create(web, pivot_keys=[[], ["b"], ["c"]])
     caller = DirectCaller(web.node.server.node)
-    sent = [row("abc"[number % 3], number) for number in range(29_999)]
-    keys = [sent[number] for number in (0, 1, 2, 15_000, -3, -2, -1)]
+    sent = [row("abc"[number % 3], number) for number in range(99_999)]
+    keys = [sent[number] for number in (0, 1, 2, 50_000, -3, -2, -1)]
     seen: list[int] = []
     async with Turns() as turns:
         writing = asyncio.create_task(sorted_rows.insert_sorted(caller, "shop.stock", GivenRows(sent), is_update=False))

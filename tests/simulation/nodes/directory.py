@@ -1,7 +1,7 @@
 """The directory that all nodes share: an engine in memory for each cell, with a lock, or with fencing alone.
 
-With locks a cell is in use until its process is dead or has closed it, as on one machine. Without them whoever opens it
-later fences the process before, which learns of it when it next uses the cell, as on a bucket.
+With locks a cell is in use until its process is dead or has closed it, as on one machine. Without them a process
+that opens the cell later fences the one before, which learns of it when it next uses the cell, as on a bucket.
 """
 
 import asyncio

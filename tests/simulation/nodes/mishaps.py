@@ -1,4 +1,4 @@
-"""What goes wrong among nodes: deaths, pauses, cuts of one direction, a store out of reach, duels, moves of cells."""
+"""Things go wrong among nodes: deaths, pauses, cuts of one direction, a store out of reach, duels, moves of cells."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -110,7 +110,7 @@ class StreamEnd(asyncio.Transport):
 
 
 class _Door:
-    """What a process listens with at a path, an `asyncio.Server` as far as it is used."""
+    """A process listens with it at a path; it has what is used of `asyncio.Server`."""
 
     def __init__(self, network: "Network", path: str, make: Callable[[], Any], owner: SimulatedProcess) -> None:
         self.make = make
@@ -128,7 +128,7 @@ class Network:
     def __init__(self, loop: "NodesLoop") -> None:
         self.loop = loop
         self.context = copy_context()
-        """That of no process: what is on its way arrives whatever becomes of its sender."""
+        """It is the context of no process: what is on its way arrives, also when its sender has died."""
         self.doors: dict[str, _Door] = {}
         self._directions: list[Direction] = []
         self._cuts: set[tuple[int, int]] = set()

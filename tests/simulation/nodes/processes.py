@@ -92,10 +92,7 @@ class _Handle(events.Handle):
     __slots__ = ()
 
     def _run(self) -> None:
-        process = self._context.get(CURRENT)  # type: ignore[attr-defined]
-        if process is not None and process.is_stopped:
-            process.held.append(self)
-        else:
+        if not _is_held(self):
             super()._run()
 
 
@@ -103,11 +100,17 @@ class _TimerHandle(events.TimerHandle):
     __slots__ = ()
 
     def _run(self) -> None:
-        process = self._context.get(CURRENT)  # type: ignore[attr-defined]
-        if process is not None and process.is_stopped:
-            process.held.append(self)
-        else:
+        if not _is_held(self):
             super()._run()
+
+
+def _is_held(handle: events.Handle) -> bool:
+    """Keep a call of a process that is stopped until that goes on; return True if so."""
+    process = handle._context.get(CURRENT)  # type: ignore[attr-defined]
+    if process is None or not process.is_stopped:
+        return False
+    process.held.append(handle)
+    return True
 
 
 class ProcessLoop(VirtualLoop):

@@ -208,7 +208,7 @@ class NodesStory:
 
 
 class TransactionEnd(Enum):
-    """What a client knows of a transaction."""
+    """A client knows one of these of a transaction."""
 
     COMMITTED = auto()
     ABORTED = auto()

@@ -4,7 +4,7 @@ import asyncio
 import select
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import pytest
@@ -44,6 +44,33 @@ def test_a_receive_that_is_cancelled_loses_nothing() -> None:
         theirs.close()
 
     asyncio.run(run())
+
+
+class ShortOfRoom:
+    """A socket whose first call takes only so many bytes."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.sent = b""
+
+    def sendmsg(self, parts: Sequence[memoryview]) -> int:
+        self.sent = b"".join(parts)[: self.room]
+        return len(self.sent)
+
+    def sendall(self, part: memoryview) -> None:
+        self.sent += part
+
+
+def test_a_message_that_the_socket_takes_in_part_is_sent_whole() -> None:
+    wanted = pack("result", {"n": 1}, 3) + b"abc"
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        line = Line(ours)
+        for room in range(1, len(wanted) + 1):
+            taking = ShortOfRoom(room)
+            line._socket = cast("socket.socket", taking)
+            line.send("result", {"n": 1}, b"abc")
+            assert taking.sent == wanted
 
 
 async def test_a_long_message_is_sent_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
