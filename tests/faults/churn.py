@@ -32,7 +32,9 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.
 _SESSION_MS, _REBALANCE_MS = 1_000, 3_000
 _HEARTBEAT_S, _FROZEN_S, _FATE_MAX_S = 0.15, 2.0, 0.4
 _STATIC_EVERY = 5
-_SETTLED_S = 30.0
+_SETTLED_S = 60.0
+FATES = ("leave", "die", "die", "freeze")
+FEWEST_GENERATIONS = 3
 _JOIN_AGAIN = {
     ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.MEMBER_ID_REQUIRED,
@@ -62,6 +64,11 @@ class Book:
             earlier = owners.setdefault(partition, owner)
             assert earlier == owner, f"generation {generation}: partition {partition} is {earlier}'s and {owner}'s"
             assert self.chosen[generation][partition] == owner
+
+    @property
+    def is_worth(self) -> bool:
+        """True if enough has happened for a run to mean something."""
+        return len(self.owners) >= FEWEST_GENERATIONS and len(self.events) == len(set(FATES)) and bool(self.committed)
 
     def commit(self, partition: int, generation: int, known: int) -> None:
         """`known`: the latest generation that had committed for the partition when this commit was sent."""
@@ -190,12 +197,13 @@ class Crowd:
             self._start(f"static-{number}" if number % _STATIC_EVERY == 0 else None)
 
     async def suffer(self, admin: Client, seconds: float) -> None:
-        """Somebody leaves, dies or freezes every now and then; who is gone is replaced at once."""
+        """Somebody leaves, dies or freezes every now and then; who is gone is replaced at once. It lasts longer where
+        a slow machine has not shown all of that by then."""
         deadline = asyncio.get_running_loop().time() + seconds
-        while asyncio.get_running_loop().time() < deadline:
+        while asyncio.get_running_loop().time() < deadline or not self.book.is_worth:
             await asyncio.sleep(self._source.uniform(0, _FATE_MAX_S))
             member = self._source.choice(list(self._lives))
-            fate = self._source.choice(("leave", "die", "die", "freeze"))
+            fate = self._source.choice(FATES)
             if fate == "freeze":
                 member.freezes = True
             elif fate == "die" or member.instance is not None:  # a static member says nothing when it goes

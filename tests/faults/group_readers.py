@@ -21,6 +21,11 @@ from pqbroker.protocol.messages.offset_fetch import (
 from pqbroker.protocol.records import batches
 from tests.broker.wire import Client
 
+FATES: Final = ("leave", "leave", "die", "freeze")
+"""What befalls a member, as often as it stands here."""
+FEWEST_EPOCHS: Final = 3
+FEW: Final = 100
+"""Records."""
 GROUP: Final = "churn"
 TOPIC: Final = "churn"
 _OVERTAKEN: Final = frozenset(
@@ -58,10 +63,11 @@ class Book:
     moves: Counter[str] = field(default_factory=Counter)
     """How often the group became one of each type."""
 
-    @property
-    def has_moved(self) -> bool:
-        """Return True if the group has moved both ways."""
-        return len(self.moves) > 1
+    def is_worth(self, *, moves: bool) -> bool:
+        """Return True if enough has happened for a run to mean something; `moves`: the group was to move both ways."""
+        has_moved = len(self.moves) > 1 or not moves
+        epochs = {epoch for _, epoch in self.owners}
+        return has_moved and len(self.events) == len(set(FATES)) and len(epochs) >= FEWEST_EPOCHS and self.written.total() > FEW
 
     def own(self, epoch: int, owner: str, partitions: Iterable[int]) -> None:
         for partition in partitions:

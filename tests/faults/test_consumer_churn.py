@@ -17,15 +17,13 @@ SECONDS = float(os.environ.get("PQBROKER_TESTS_CHURN_SECONDS", "4"))
 FEW = 6
 
 
-@pytest.mark.timeout(180 + SECONDS)
+@pytest.mark.timeout(300 + SECONDS)
 def test_a_partition_has_one_owner_in_every_epoch_and_each_record_is_read() -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     with broker(settings=SETTINGS) as node:
         book = asyncio.run(run(node.kafka, seconds=SECONDS, seed=seed))
-    assert len({epoch for _, epoch in book.owners}) >= 3, "hardly a reconciliation was over in time"
-    assert set(book.events) == {"leave", "die", "freeze"}
-    assert book.written.total() > 100
+    assert book.is_worth(moves=False)
 
 
 @pytest.mark.timeout(300 + SECONDS)
@@ -34,5 +32,4 @@ def test_a_partition_has_one_owner_while_the_group_moves_between_the_protocols_a
     print(f"seed {seed}")
     with broker(settings=SETTINGS) as node:
         book = asyncio.run(run(node.kafka, seconds=SECONDS, seed=seed, members=FEW, migrates=True))
-    assert book.moves.keys() == {"classic", "consumer"}
-    assert book.written.total() > 100
+    assert book.is_worth(moves=True)

@@ -32,29 +32,39 @@ _Look = Generator[None, None, _State]
 
 
 async def follow(call: Call) -> Stream:
-    """The figures come first, at once; they are the heartbeat too."""
+    """The figures come first, and are the heartbeat too. What changes after they came is told."""
     form = choose_form(call.headers.get("Accept", ""))
     return Stream(form.content_type, _pieces(call, form.write))
 
 
 async def _pieces(call: Call, write: Callable[..., bytes]) -> AsyncGenerator[bytes, None]:
-    known: dict[str, _State] = {}
-    seen: dict[int, bool] | None = None
+    states: dict[str, _State] = {}
+    seen = {task["task"]: _has_ended(task) for task in _visible_tasks(call)}
+    changed = await _look(call, states)
     while is_allowed(call, AclOperation.DESCRIBE):  # rules may have changed
         yield write([_figures(call)], FIGURES, "")
         tasks = _visible_tasks(call)
-        if seen is not None and (changed := [task for task in tasks if seen.get(task["task"]) is not _has_ended(task)]):
-            yield write([_task_event(call, changed)], TASKS, "")
+        if news := [task for task in tasks if seen.get(task["task"]) is not _has_ended(task)]:
+            yield write([_task_event(call, news)], TASKS, "")
         seen = {task["task"]: _has_ended(task) for task in tasks}
-        for kind, look in _LOOKS.items():
-            try:
-                found = await call.node.turns.finish(look(call))
-            except REFUSED:
-                continue  # the cell is being opened again: what changed shows afterwards
-            if kind in known and known[kind] != found:
-                yield write([_changes(call, kind, known[kind], found)], kind, "")
-            known[kind] = found
+        for event in changed:
+            yield write([event], event["event"], "")
         await asyncio.sleep(EVENT_PERIOD_S)
+        changed = await _look(call, states)
+
+
+async def _look(call: Call, states: dict[str, _State]) -> list[dict[str, Any]]:
+    """Return an event for each kind of object that has changed since its state was noted in `states`, and note these."""
+    changed = []
+    for kind, look in _LOOKS.items():
+        try:
+            found = await call.node.turns.finish(look(call))
+        except REFUSED:
+            continue  # the cell is being opened again: what changed shows afterwards
+        if kind in states and states[kind] != found:
+            changed.append(_changes(call, kind, states[kind], found))
+        states[kind] = found
+    return changed
 
 
 def _figures(call: Call) -> dict[str, Any]:

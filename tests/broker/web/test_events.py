@@ -53,7 +53,6 @@ async def test_figures_come_again_and_again(web: Web, answer: aiohttp.ClientResp
 
 async def test_a_topic_is_seen_to_come_to_change_and_to_go(web: Web, answer: aiohttp.ClientResponse) -> None:
     await event(answer, "figures")
-    await event(answer, "figures")
     await web.ask("POST", "/v1/topics", {"name": "t", "partitions": 1})
     assert (await event(answer, "topics"))["created"] == ["t"]
     await web.ask("POST", "/v1/topics/t/partitions", {"count": 2})
@@ -64,7 +63,6 @@ async def test_a_topic_is_seen_to_come_to_change_and_to_go(web: Web, answer: aio
 
 
 async def test_a_group_and_a_tablet_are_seen_to_change(web: Web, answer: aiohttp.ClientResponse) -> None:
-    await event(answer, "figures")
     await event(answer, "figures")
     _, topic = await web.ask("POST", "/v1/topics", {"name": "t", "partitions": 1})
     tablet = topic["partitions"][0]["tablet"]
@@ -105,7 +103,6 @@ async def test_tasks_and_blocked_writes_of_a_sorted_table_are_seen(web: Web, ans
 async def test_a_topic_that_feeds_a_sorted_table_is_seen_to_stop(web: Web, answer: aiohttp.ClientResponse) -> None:
     await web.ask("POST", "/v1/topics", {"name": "t"})
     await create(web)
-    await event(answer, "figures")
     await event(answer, "figures")
     columns = {"shop": "key", "id": "$row_index"}
     await web.ask("POST", "/v1/materializations", {"topic": "t", "table": "shop.stock", "columns": columns})
