@@ -65,9 +65,9 @@ class Book:
 
     def is_worth(self, *, moves: bool) -> bool:
         """Return True if enough has happened for a run to mean something; `moves`: the group was to move both ways."""
-        has_moved = len(self.moves) > 1 or not moves
-        epochs = {epoch for _, epoch in self.owners}
-        return has_moved and len(self.events) == len(set(FATES)) and len(epochs) >= FEWEST_EPOCHS and self.written.total() > FEW
+        if len(self.events) < len(set(FATES)) or (moves and len(self.moves) < 2):
+            return False
+        return len({epoch for _, epoch in self.owners}) >= FEWEST_EPOCHS and self.written.total() > FEW
 
     def own(self, epoch: int, owner: str, partitions: Iterable[int]) -> None:
         for partition in partitions:

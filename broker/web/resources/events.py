@@ -54,7 +54,7 @@ async def _pieces(call: Call, write: Callable[..., bytes]) -> AsyncGenerator[byt
 
 
 async def _look(call: Call, states: dict[str, _State]) -> list[dict[str, Any]]:
-    """Return an event for each kind of object that has changed since its state was noted in `states`, and note these."""
+    """Return an event for each kind of object that differs from its state in `states`; note the new ones there."""
     changed = []
     for kind, look in _LOOKS.items():
         try:
