@@ -147,8 +147,8 @@ class CellDirectory:
         return Fenced("a later owner has opened the cell") if later else DirectoryGone(self.told_gone())
 
     def write_facts(self, *, durability: str) -> None:
-        """Record, durably, that the cell is whole and of this version's form, and how its commits are acknowledged."""
-        facts = replace(self.facts, format=FORMAT, durability=durability, ready=True)
+        """Record, durably, that the cell is whole, and how its commits are acknowledged."""
+        facts = replace(self.facts, durability=durability, ready=True)
         if facts != self.facts:
             self._write_facts(facts)
 

@@ -13,8 +13,9 @@ import pytest
 from pqbroker.storage.disk.commits import commit_history
 from pqbroker.storage.disk.commits.commit_record import COMMIT_HEADER_BYTES, TAKEN
 from pqbroker.storage.disk.commits.index_changes import IndexChanges
-from pqbroker.storage.disk.directory import fsync_directory, sync_data
+from pqbroker.storage.disk.directory import FORMAT, FORMAT_MIN, fsync_directory, sync_data
 from pqbroker.storage.disk.free_space import FLOOR_BYTES
+from pqbroker.storage.disk.mending.facts_copy import FACTS_COPY, FACTS_FILE, encode_copy
 from pqbroker.storage.disk.rocks_index import RocksIndex
 from pqbroker.storage.engine import Fenced, Shard
 from tests.storage.cells import MIB, RocksCell, blob_key, blobs, content, copy_alive, dead, rows, until
@@ -183,6 +184,32 @@ async def test_a_start_that_is_cut_short_anywhere_loses_no_round(
         shard = await each.open()
         await expect(shard, range(COUNT + 3))
         await shard.close()
+
+
+async def test_an_opened_cell_is_of_this_form_before_anything_is_committed(
+    cell: RocksCell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    living = await cell.open()
+    await fill(living, range(COUNT))
+    left = killed(cell)
+    await living.close()
+    earlier = json.dumps(json.loads((left.path / FACTS_FILE).read_text()) | {"format": FORMAT_MIN}).encode()
+    (left.path / FACTS_FILE).write_bytes(earlier)
+    (left.path / FACTS_COPY).write_bytes(encode_copy(earlier))
+    with monkeypatch.context() as patch:
+        steps = snapshots(left, patch)
+        shard = await left.open()
+        before_first = len(steps)
+        await fill(shard, range(COUNT, COUNT + 1))
+    await shard.close()
+    forms = [format_of(each.path) for each in steps]
+    assert (forms, forms[0]) == (sorted(forms), FORMAT_MIN)
+    assert {FORMAT} == {*forms[before_first:], format_of(left.path)}
+    for each in steps:
+        shard = await each.open()
+        await expect(shard, range(len(await shard.scan(b"K", b"L", 100))))
+        await shard.close()
+        assert format_of(each.path) == FORMAT
 
 
 class Stop:
