@@ -99,6 +99,8 @@ class SimulatedTable:
         """Rows of the last tablet but one, and those of the last that may stand behind them."""
         self._converted: list[Rows] = []
         """Rows that the table may have alone, in this order, under another id."""
+        self._asked_in = 0
+        """Generation of the system cell that was asked for such a change: while it is open it may still come."""
         self._attributes = SimulatedAttributes()
 
     async def run(self) -> None:
@@ -153,7 +155,7 @@ class SimulatedTable:
     def _look_up(self, topic: Topic) -> TopicBook:
         before = self._book
         if before is not None and before.topic_id == topic.record.topic_id:
-            if self._converted and not topic.record.is_static:
+            if self._converted and not topic.record.is_static and not self._may_still_come():
                 self._converted = []
                 before.deleting = False
             return before
@@ -170,13 +172,24 @@ class SimulatedTable:
     def _settle_glued(self, topic: Topic, book: TopicBook) -> None:
         if self._glued is None:
             return
-        (there, rows), self._glued = self._glued, None
+        there, rows = self._glued
         index = len(book.partitions) - 1
-        if len(topic.partitions) == index:
+        is_done = len(topic.partitions) == index
+        if is_done or not self._may_still_come():
+            self._glued = None
+        if is_done:
             rows.stand(there.book, there.end)
             del book.partitions[index]
             self._produced.discard((book.topic_id, index))
             self._world.note(f"tablet {index} is glued")
+
+    def _generation(self) -> int:
+        generation: int = self._world.node.node.cell.current.cell.generation
+        return generation
+
+    def _may_still_come(self) -> bool:
+        """Return True if a change whose answer was lost is seen only once the cell is open again."""
+        return self._generation() == self._asked_in
 
     async def _do(self, told: str, change: Callable[[DirectCaller[Node]], Coroutine[Any, Any, Any]]) -> bool:
         """Whether it was done; not, where it was refused or nobody knows."""
@@ -262,7 +275,7 @@ class SimulatedTable:
         if topic_or_none is None or len(topic_or_none.partitions) != last + 1:
             return
         there, rows = (self._rows(topic_or_none, index) for index in (last - 1, last))
-        self._glued = there, rows
+        self._glued, self._asked_in = (there, rows), self._generation()
         await self._reshard(ReshardChange(1, TabletRange(last - 1, last)))
 
     async def _convert(self, topic: Topic) -> None:
@@ -275,7 +288,7 @@ class SimulatedTable:
         if found is None or found.record.is_static or self._book is None:
             return
         self._converted = [self._rows(found, index, by_chunk=True) for index in range(len(found.partitions))]
-        self._book.deleting = True
+        self._book.deleting, self._asked_in = True, self._generation()
         await self._set_static(is_static=True)
 
     async def _unmounted(self, topic: Topic, indexes: Sequence[int]) -> bool:

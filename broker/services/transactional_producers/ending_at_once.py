@@ -129,9 +129,11 @@ class EndRounds:
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._task = None
-        if not task.cancelled() and (defect := task.exception()) is not None:
+        if task.cancelled():
+            return
+        if (defect := task.exception()) is not None:
             log.critical("a round of ends of transactions failed; this is a defect", exc_info=defect)
-            self._go_on()
+        self._go_on()  # what came after the last look of the task, and before this call
 
     def _take(self) -> Sequence[Ending]:
         """Return the endings of the next round: at least one."""

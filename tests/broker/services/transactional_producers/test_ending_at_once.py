@@ -16,6 +16,7 @@ from pqbroker.protocol.errors import KafkaError
 from pqbroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablets.base_tablet import LOG_BLOBS_MAX
+from pqbroker.storage.tablets.coordinator_rows import TransactionalImage
 from tests.broker.conftest import Node, until
 from tests.broker.kafka.handlers.test_transactional_producers import fetch_offset
 from tests.broker.kafka.transacting import WireProducer, committed_values
@@ -95,6 +96,18 @@ async def test_ends_that_come_while_a_round_is_under_way_share_the_next_one(node
     for one in ended:
         await one
     assert commits_of(node) - before == 2
+
+
+async def test_an_end_that_is_decided_when_a_round_is_just_over_has_a_round_too(node: Node, topic: str) -> None:
+    first, second = [await begun(node, name) for name in ("x0", "x1")]
+    services = node.server.node.cell.current.transactional_producers
+    later: list[Outcome[TransactionalImage]] = []
+    ended = services.end(first.name, Claim(*first.claim), End(True, True))
+    ended.add_done_callback(lambda _: later.append(services.end(second.name, Claim(*second.claim), End(True, True))))
+    await ended
+    async with asyncio.timeout(20):
+        assert (await later[0]).epoch == 1
+    assert (await second.state()).transaction_state == "CompleteCommit"
 
 
 @pytest.mark.parametrize("is_stored", [False, True])
