@@ -32,7 +32,7 @@ _Look = Generator[None, None, _State]
 
 
 async def follow(call: Call) -> Stream:
-    """The figures come first, and are the heartbeat too. What changes after they came is told."""
+    """The figures come first, and are the heartbeat too. All changes after the first figures follow them."""
     form = choose_form(call.headers.get("Accept", ""))
     return Stream(form.content_type, _pieces(call, form.write))
 
