@@ -190,12 +190,12 @@ class GroupOffsets:
         """Return True if all were read: no cell is awaited."""
         return not self._awaited
 
-    def learn(self, topic: str, partitions: Iterable[PartitionServer], *, awaits_cell: bool = False) -> None:
-        """A topic is served from now on, with the offsets that its partitions have; those of a cell that is awaited
-        are not known yet."""
-        if awaits_cell:
-            self._awaited.add(topic)
+    def learn(self, topic: str, partitions: Iterable[PartitionServer]) -> None:
+        """A topic is served from now on, with the offsets that its partitions have; those of a partition whose cell is
+        not open here are not known."""
         for server in partitions:
+            if not self._is_known(server):
+                self._awaited.add(topic)
             for group_id in server.consumers.all():
                 self._emptied.pop(group_id, None)
                 self._partitions.setdefault(group_id, set()).add((topic, server.index))

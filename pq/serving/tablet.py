@@ -66,8 +66,6 @@ class PqTablet:
         self.partitions: dict[int, PartitionServer] = {}
         self._unreadable: StoredUnreadable | None = None
         """Damage for which every partition of the tablet is refused."""
-        self.awaits_cell = False
-        """True while the cell is not open, so nothing of the tablet was read yet."""
         self._start_s = 0.0
 
     _storage: TabletStorage
@@ -87,7 +85,6 @@ class PqTablet:
             for index in self._indexes:
                 later[index] = await self._load(index)
             self.partitions = later
-            self.awaits_cell = False
             if earlier:
                 self._renewed()
             for index, server in earlier.items():
@@ -101,7 +98,6 @@ class PqTablet:
     def await_cell(self, storage: TabletStorage, generation: int | None = None) -> None:
         """The tablet's cell is not open: its partitions are lost until `start`. `storage` stands in and is lost too.
         `generation`: the last one that is known, which clients may know too; a lower epoch would be dropped by them."""
-        self.awaits_cell = True
         self._storage = storage
         self.kv = self._key_values(storage)
         self.partitions = {index: self._lost(index) for index in self._indexes}

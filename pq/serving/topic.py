@@ -142,11 +142,6 @@ class Topic:
         found = {index: server for tablet in self.tablets.values() for index, server in tablet.partitions.items()}
         self.partitions = [found[index] for index in range(self.record.partitions)]
 
-    @property
-    def awaits_cell(self) -> bool:
-        """Return True if the cell of some tablet is not open, and nothing of the tablet was read yet."""
-        return any(tablet.awaits_cell for tablet in self.tablets.values())
-
     async def hold(self) -> None:
         """Write nothing more: what comes waits until its tablet starts again, or fails when that stops."""
         await asyncio.gather(*(tablet.hold() for tablet in self.tablets.values()))

@@ -521,7 +521,7 @@ class Topics:
         self._known.put(topic)
         self.layout_version += 1
         if not topic.record.is_static:
-            self.offsets.learn(topic.record.name, topic.partitions, awaits_cell=topic.awaits_cell)
+            self.offsets.learn(topic.record.name, topic.partitions)
 
 
 async def _in_turns(items: Iterable[T]) -> AsyncIterator[T]:
@@ -541,4 +541,4 @@ def _renew(offsets: GroupOffsets, topic: Topic) -> None:
     offsets.forget(topic.record.name, topic.partitions)
     topic.line_up()
     if not topic.record.is_static:
-        offsets.learn(topic.record.name, topic.partitions, awaits_cell=topic.awaits_cell)
+        offsets.learn(topic.record.name, topic.partitions)

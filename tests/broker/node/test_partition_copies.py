@@ -57,7 +57,7 @@ class TwoNodes:
         self.offsets = GroupOffsets(
             lambda name, index: partitions[index] if name == "t" and index < 3 else None, takes_copies=True
         )
-        self.offsets.learn("t", partitions, awaits_cell=True)
+        self.offsets.learn("t", partitions)
         topics = SimpleNamespace(offsets=self.offsets, get=lambda _: known, names=lambda: ["t"], by_id=lambda _: known)
         coordinator = SimpleNamespace(generation=self.generation)
         coordinators = SimpleNamespace(is_serving=True, tablets=[coordinator] * COORDINATORS)
@@ -130,6 +130,21 @@ async def test_offsets_of_another_node_are_never_none_before_they_are_known() ->
     assert both.known() == [None, 5, None]
     assert both.offsets.of("nobody") == {}
     assert both.offsets.groups() == ["g"]
+
+
+async def test_offsets_of_a_tablet_that_has_left_are_not_none_after_another_one_starts() -> None:
+    node = await Node().start()
+    topic = await node.topics.create("t", 2, {"pq.partitions.per.tablet": "1"})
+    await node.topics.offsets.commit("g", {("t", 1): ConsumerOffset(5)})
+    first, second = topic.tablets
+    topic.tablets[second].lose()
+    await node.host.restart(first)
+    offsets = node.topics.offsets
+    assert offsets.at("nobody", ("t", 0)) is None
+    assert await refusal_of(lambda: offsets.at("nobody", ("t", 1))) is ErrorCode.NOT_COORDINATOR
+    assert await refusal_of(lambda: offsets.of("g")) is ErrorCode.NOT_COORDINATOR
+    await node.host.restart(second)
+    assert (offsets.at("nobody", ("t", 1)), offsets.at("g", ("t", 1))) == (None, ConsumerOffset(5))
 
 
 async def test_what_a_group_commits_is_stored_at_the_node_of_each_partition() -> None:
