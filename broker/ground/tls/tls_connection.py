@@ -20,6 +20,7 @@ from enum import IntEnum, auto
 from typing import Any, Final, cast
 
 from pqbroker.broker.ground.seldom_log import SeldomLog
+from pqbroker.broker.ground.tls.encryption_turns import EncryptionTurns
 from pqbroker.broker.ground.tls.handshakes import Handshakes
 from pqbroker.broker.ground.tls.listener_tls import ListenerTls, NoUser
 from pqbroker.conf.addresses import Address
@@ -33,8 +34,8 @@ _PIECE_BYTES: Final = 32 << 10
 """Ciphertext that OpenSSL is given at once: its buffer keeps its largest size as long as the connection lives."""
 _LUMP_BYTES: Final = 256 << 10
 """Encrypted before the socket is given it."""
-_TURN_BYTES: Final = 2 << 20
-"""Encrypted in one turn of the loop, about a millisecond."""
+_PART_BYTES: Final = 2 << 20
+"""Encrypted for one connection in one turn of the loop, about a millisecond."""
 _HANDSHAKE_BYTES_MAX: Final = 256 << 10
 """Received in a handshake; OpenSSL takes certificates up to 100 KiB."""
 _HIGH_BYTES: Final = 64 << 10
@@ -79,12 +80,14 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
         self,
         tls: ListenerTls,
         handshakes: Handshakes,
+        turns: EncryptionTurns,
         connect: Callable[[], asyncio.BaseProtocol],
         plain: Callable[[bytes], bytes] | None = None,
     ) -> None:
         self._tls = tls
         self.listener = tls.name
         self._handshakes = handshakes
+        self._turns = turns
         self._connect = connect
         self._plain = plain
         self._stage = TlsStage.SHAKING
@@ -309,15 +312,17 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
         self._tell_fullness()
 
     def _encrypt(self) -> None:
-        """Encrypt what the socket takes, at most a turn's part."""
-        left = _TURN_BYTES
+        """Encrypt what the socket takes, at most a part of what a turn has left."""
+        part = left = min(_PART_BYTES, self._turns.left)
         while self._backlog and not self._is_full and left > 0 and self._stage is not TlsStage.CLOSED:
             lump = self._lump()
             left -= len(lump)
             self._transport.write(self._encrypted(lump))
+        if left < part:
+            self._turns.spend(part - left)
         if self._backlog and not self._is_full and not self._is_planned:
             self._is_planned = True
-            asyncio.get_running_loop().call_soon(self._encrypt_again)
+            self._turns.wait(self._encrypt_again)
         if self._stage is TlsStage.CLOSING and not self._backlog:
             self._say_goodbye()
         self._tell_fullness()

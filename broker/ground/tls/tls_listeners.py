@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pqbroker.broker.ground.audit import AuditLog
 from pqbroker.broker.ground.listeners import Connect, Listener
 from pqbroker.broker.ground.metrics import Sample
+from pqbroker.broker.ground.tls.encryption_turns import EncryptionTurns
 from pqbroker.broker.ground.tls.handshakes import Handshakes
 from pqbroker.broker.ground.tls.listener_tls import ListenerTls
 from pqbroker.broker.ground.tls.tls_connection import TlsConnection
@@ -44,13 +45,14 @@ class TlsListeners:
         """`settings`: those in force now."""
         self._settings = settings
         self._handshakes = Handshakes(loop, settings, audit)
+        self._turns = EncryptionTurns(loop)
 
     def under(self, listener: Listener, connect: Connect, plain: Callable[[bytes], bytes] | None = None) -> Connect:
         """Return what makes the protocol of a connection: `connect` itself, or TLS that calls it."""
         tls = self._listeners.get(listener.name)
         if tls is None:
             return connect
-        return lambda: TlsConnection(tls, self.handshakes, connect, plain)
+        return lambda: TlsConnection(tls, self.handshakes, self._turns, connect, plain)
 
     async def watch(self) -> None:
         """Take what changes: settings, and the content of files."""

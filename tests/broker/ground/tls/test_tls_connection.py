@@ -210,11 +210,20 @@ async def test_what_is_encrypted_ahead_of_the_socket_is_little(made: Certificate
 
 
 async def test_a_turn_encrypts_a_bounded_part(made: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls_connection, "_TURN_BYTES", 100)
+    monkeypatch.setattr(tls_connection, "_PART_BYTES", 100)
     monkeypatch.setattr(tls_connection, "_LUMP_BYTES", 100)
     async with connected(made) as ends:
         ends.upper.transport.write(bytes(1000))
         assert ends.upper.transport.get_write_buffer_size() >= 900
+        assert await ends.receive(1000) == bytes(1000)
+
+
+async def test_what_others_have_encrypted_in_a_turn_is_not_left_to_a_connection(made: Certificates) -> None:
+    async with connected(made) as ends:
+        turns = ends.upper.transport._turns
+        turns.spend(turns.left)
+        ends.upper.transport.write(bytes(1000))
+        assert ends.upper.transport.get_write_buffer_size() == 1000
         assert await ends.receive(1000) == bytes(1000)
 
 
