@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-TURN_BYTES: Final = 4 << 20
+ENCRYPTED_BYTES: Final = 4 << 20
 """Encrypted in one turn by all connections: some milliseconds."""
 
 
@@ -21,7 +21,7 @@ class EncryptionTurns:
         self._loop = loop
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_planned = False
-        self.left = TURN_BYTES
+        self.left = ENCRYPTED_BYTES
         """Bytes that may still be encrypted in this turn."""
 
     def spend(self, size: int) -> None:
@@ -42,7 +42,7 @@ class EncryptionTurns:
     def _begin(self) -> None:
         """Begin a turn with those that wait; those that wait again in it come behind the others."""
         self._is_planned = False
-        self.left = TURN_BYTES
+        self.left = ENCRYPTED_BYTES
         waiting, self._waiting = self._waiting, deque()
         while waiting and self.left > 0:
             waiting.popleft()()

@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any
 
-from pqbroker.broker.ground.tls.encryption_turns import TURN_BYTES, EncryptionTurns
+from pqbroker.broker.ground.tls.encryption_turns import ENCRYPTED_BYTES, EncryptionTurns
 from tests.broker.conftest import until
 
 CONNECTIONS = 100
-PART = TURN_BYTES // 4
+PART = ENCRYPTED_BYTES // 4
 
 
 class Encrypting:
@@ -46,7 +46,7 @@ async def test_all_connections_together_encrypt_a_part_in_a_turn() -> None:
     crowd = Encrypting(parts=1)
     await crowd.run()
     by_turn = [sum(turn == number for turn, _ in crowd.done) for number in range(crowd.number + 1)]
-    assert max(by_turn) == TURN_BYTES // PART
+    assert max(by_turn) == ENCRYPTED_BYTES // PART
     assert sum(by_turn) == CONNECTIONS
 
 
@@ -59,11 +59,11 @@ async def test_who_has_waited_longest_is_first() -> None:
 
 async def test_a_turn_begins_with_all_its_bytes() -> None:
     turns = EncryptionTurns(asyncio.get_running_loop())
-    turns.spend(TURN_BYTES + 1)
+    turns.spend(ENCRYPTED_BYTES + 1)
     assert turns.left < 0
     called: list[Any] = []
     turns.wait(lambda: called.append(turns.left))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert called == [TURN_BYTES]
-    assert turns.left == TURN_BYTES
+    assert called == [ENCRYPTED_BYTES]
+    assert turns.left == ENCRYPTED_BYTES
