@@ -11,6 +11,8 @@ import asyncio
 import itertools
 import random
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final, TypeAlias
 
 from pqbroker.protocol.errors import ErrorCode
@@ -100,19 +102,28 @@ class Crowd:
             life.cancel()
 
 
+@asynccontextmanager
+async def connected(address: str) -> AsyncIterator[Client]:
+    host, _, port = address.rpartition(":")
+    client = await Client.connect(host, int(port))
+    try:
+        yield client
+    finally:
+        client.abort()
+
+
 async def run(address: str, *, seconds: float, seed: int, members: int = MEMBERS, migrates: bool = False) -> Book:
     """Let members come and go, and see that all that was written is read in the end."""
-    host, _, port = address.rpartition(":")
-    admin = await Client.connect(host, int(port))
-    created = await admin.ask(
-        CreateTopicsRequest(topics=[CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)])
-    )
+    async with connected(address) as admin:
+        created = await admin.ask(
+            CreateTopicsRequest(topics=[CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)])
+        )
     source = random.Random(seed)
-    async with asyncio.TaskGroup() as tasks:
+    async with connected(address) as writing, connected(address) as watching, asyncio.TaskGroup() as tasks:
         crowd = Crowd(address, created.topics[0].topic_id, tasks, source)
         is_over = asyncio.Event()
-        writer = tasks.create_task(_write(await Client.connect(host, int(port)), crowd.book, source, is_over))
-        watcher = tasks.create_task(_watch_type(await Client.connect(host, int(port)), crowd.book, is_over))
+        writer = tasks.create_task(_write(writing, crowd.book, source, is_over))
+        watcher = tasks.create_task(_watch_type(watching, crowd.book, is_over))
         await crowd.suffer(members, seconds, migrates=migrates)
         is_over.set()
         await writer
@@ -122,7 +133,6 @@ async def run(address: str, *, seconds: float, seed: int, members: int = MEMBERS
             assert asyncio.get_running_loop().time() < deadline, crowd.book.open_questions()[:5]
             await asyncio.sleep(0.1)
         crowd.end()
-    await admin.close()
     read = Counter(partition for partition, _ in crowd.book.readers)
     assert read == +crowd.book.written, "a record was never read"
     return crowd.book
@@ -136,7 +146,6 @@ async def _write(client: Client, book: Book, source: random.Random, is_over: asy
         answer = await client.ask(produce_request(TOPIC, batch, partition), 9)
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
         await asyncio.sleep(0.005)
-    await client.close()
 
 
 async def _watch_type(client: Client, book: Book, is_over: asyncio.Event) -> None:
@@ -149,7 +158,6 @@ async def _watch_type(client: Client, book: Book, is_over: asyncio.Event) -> Non
             book.moves[found] += 1
         known = found
         await asyncio.sleep(0.05)
-    await client.close()
 
 
 def main() -> None:

@@ -14,8 +14,12 @@ from tests.broker.wire import Client
 from tests.faults.group_readers import GROUP, TOPIC, Reader
 
 _JOINING, _LEAVING, _LEFT_STATIC = 0, -1, -2
-_FENCED: Final = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.FENCED_INSTANCE_ID}
-"""Answers after which a member has lost everything and joins again; anything else is a failure."""
+_FENCED: Final = {
+    ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+}  # fmt: skip
+"""Answers after which a member has lost everything and joins again; anything else is a failure. The last one: its
+session was over, and the group has become a classic one."""
 
 
 class ModernMember:
