@@ -10,6 +10,7 @@ from pqbroker.broker.ground.other_nodes import NodeSilent
 from pqbroker.broker.kafka.net.dispatch import Dispatcher
 from pqbroker.broker.kafka.net.forwarding import answer_forwarded
 from pqbroker.broker.node.admissions import answer_admission
+from pqbroker.broker.node.commit_ways import COMMIT_STEPS, Way
 from pqbroker.broker.node.mirrored_rows import HIVE, SCHEME
 from pqbroker.broker.node.node_place import FIRST, NodePlace
 from pqbroker.broker.node.partition_copies import PartitionCopies
@@ -71,6 +72,7 @@ class FirstPlace:
             lambda: self._node.cell.current, place.elsewhere, self._link_to,
             node.settings.peer_request_timeout_ms / 1000,
         )  # fmt: skip
+        place.ways.reach = self._way_to
 
     async def start(self) -> None:
         """Open the door. OSError."""
@@ -214,6 +216,8 @@ class FirstPlace:
                 return encode_peer_call(method, None)
             if method is PeerMethod.TIMESTAMPS:
                 return encode_peer_call(method, await self._give_timestamps(head))
+            if method in COMMIT_STEPS:
+                return await self._place.ways.answer(self._node.cell.current.commits, method, head, body)
             if method is PeerMethod.ADMIT:
                 producers = self._node.cell.current.transactional_producers
                 return encode_peer_call(method, await answer_admission(producers, head))
@@ -243,6 +247,12 @@ class FirstPlace:
 
     def _link_of(self, node: int | None) -> PeerLink | None:
         return next((link for link in reversed(self._ends) if link.node == node and link.is_open), None)
+
+    def _way_to(self, tablet_id: TabletId) -> Way | None:
+        """Return the way to the node that runs a tablet; None: this one does, or no node that is linked."""
+        cell = self._node.cell.current.cells.elsewhere_of(tablet_id)
+        link = None if cell is None else self._link_to(cell)
+        return None if link is None else Way(link.node, link.ask)
 
     def _home(self, cell: CellId) -> int | None:
         return self._node.cell.current.others.node_of(cell)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pqbroker.broker.ground.metrics import samples
 from pqbroker.broker.node.admissions import Admissions
+from pqbroker.broker.node.commit_ways import COMMIT_STEPS, CommitWays, Way
 from pqbroker.broker.node.mirrored_rows import MirroredRows
+from pqbroker.broker.node.node_place import FIRST
 from pqbroker.broker.node.orders import Orders
 from pqbroker.broker.node.parts import Node
 from pqbroker.broker.node.running_tablets import RUNNING_LOOK_S, decode_tablets, encode_tablets, running_tablets
@@ -71,6 +73,9 @@ class MemberLink:
         """Calls of HTTP that the first node forwards; loaded with the first of them."""
         self.rows = MirroredRows(self._note_ready)
         self.admissions = Admissions(lambda payload: self._ask(payload, self._timeout_s))
+        self.ways = CommitWays(is_first=False)
+        to_first = Way(FIRST, self._ask)
+        self.ways.reach = lambda _: to_first
 
     def serve(self, node: Node) -> None:
         """Have this node answer the first one from now on."""
@@ -169,6 +174,8 @@ class MemberLink:
         if method is PeerMethod.SAMPLES and self._node is not None:
             taken = await self._node.turns.finish(samples(self._node.metrics))
             return encode_peer_call(method, None, await asyncio.to_thread(encode_samples, taken))
+        if method in COMMIT_STEPS and self._node is not None:
+            return await self.ways.answer(self._node.cell.current.commits, method, head, body)
         if method not in CALLS or self._served is None:
             raise PeerRefused(f"this node answers no {method.name} now")
         return await self._served.answer(method, head)

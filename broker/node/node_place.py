@@ -9,6 +9,7 @@ from pqbroker.storage.engine import Engine
 from pqbroker.storage.ids import CellId, TabletId
 
 if TYPE_CHECKING:
+    from pqbroker.broker.node.commit_ways import CommitWays
     from pqbroker.broker.node.member_link import MemberLink
     from pqbroker.broker.peers.link_rules import LinkTerms
 
@@ -27,6 +28,8 @@ class NodePlace:
     engine: Engine
     door: str
     terms: "LinkTerms"
+    ways: "CommitWays"
+    """The ways to parts of commits at other nodes."""
     member: "MemberLink | None" = None
     """None: the node is the first one."""
     elsewhere: dict[CellId, dict[TabletId, int]] = field(default_factory=dict)
@@ -43,7 +46,9 @@ class NodePlace:
     @property
     def cells(self) -> CellPlace:
         """Return the place as the node's cells need it."""
-        alone = CellPlace(self.engine, self.number, self.count, self.elsewhere, present=self.present)
+        alone = CellPlace(
+            self.engine, self.number, self.count, self.elsewhere, present=self.present, ways=self.ways
+        )
         member = self.member
         if member is None:
             return alone

@@ -4,6 +4,7 @@ system cell, and forward what they do not serve themselves.
 
 from dataclasses import replace
 
+from pqbroker.broker.node.commit_ways import CommitWays
 from pqbroker.broker.node.member_link import MemberLink
 from pqbroker.broker.node.node_place import FIRST, NodePlace
 from pqbroker.broker.node.orders import Orders
@@ -28,5 +29,8 @@ async def make_node_server(orders: Orders, settings: BrokerSettings) -> Server:
         await kind.preview(orders.data, own, check_start)
     else:
         system, member = kind_of(MEMORY).engine(MEMORY, own), MemberLink(orders, terms, settings, elsewhere)
-    place = NodePlace(orders.node, orders.nodes, orders.kafka, engine, orders.door, terms, member, elsewhere)
+    ways = CommitWays(is_first=True) if member is None else member.ways
+    place = NodePlace(
+        orders.node, orders.nodes, orders.kafka, engine, orders.door, terms, ways, member, elsewhere
+    )
     return Server(own, system, place, orders.http)

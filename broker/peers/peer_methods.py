@@ -49,6 +49,12 @@ class PeerMethod(IntEnum):
     """A node asks the coordinator whether a batch belongs to its producer's transaction."""
     TIMESTAMPS = 24
     """A node asks for a block of commit timestamps, greater than one that it has seen."""
+    PREPARE_ROWS = 40
+    """The first node has another one prepare rows of a commit."""
+    END_ROWS = 41
+    """A node has prepared rows written or dropped wherever they are."""
+    ASK_HOME = 42
+    """A node asks the home of prepared rows for their decision, wherever it is."""
 
 
 def encode_peer_call(method: PeerMethod, head: Any, body: bytes | memoryview = b"") -> bytes:

@@ -15,8 +15,11 @@ from pqbroker.pq.serving.loading import load, nothing_stored, renumber
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.partition_transactions import PartitionTransactions
 from pqbroker.pq.serving.timestamps import NodeTime, Timestamps, without_scheme
+from pqbroker.pq.serving.transacted_batches import BatchesPart, received_part
 from pqbroker.pq.serving.watchers import Watchers
+from pqbroker.pq.transactions.participants import SentRows
 from pqbroker.pq.transactions.unfinished import Unfinished
+from pqbroker.storage.engine import CommitRefused
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.kv.tablet_copy import TabletCopy
 from pqbroker.storage.tablets.hosting import TabletPage, TabletSample
@@ -117,6 +120,13 @@ class PqTablet:
         found = server.transactions
         found.name = f"{self._topic}-{partition}"
         return found
+
+    async def part_of(self, sent: SentRows) -> BatchesPart:
+        """Return batches that another node has sent, as `ReceivingTablet` says."""
+        server = self.partitions.get(sent.participant.partition)
+        if server is None or not server.is_loaded:
+            raise CommitRefused(f"{self._topic}-{sent.participant.partition} is not open at this node; try again")
+        return await received_part(server, sent.stored, self._share.clock)
 
     def configure(self, settings: PartitionSettings) -> list[Watchers]:
         """Return the watchers that have to be notified, as `PartitionServer.configure` does."""

@@ -17,7 +17,7 @@ from pqbroker.pq.serving.joint_cycle import JointCycle
 from pqbroker.pq.serving.joint_write import Share
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.partition_transactions import DECODED_IN_LOOP, PartitionTransactions
-from pqbroker.pq.transactions.participants import OnTurn
+from pqbroker.pq.transactions.participants import OnTurn, SentRows
 from pqbroker.pq.transactions.stored_forms import PreparedHead, TransactionId
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.kv.commands import Command
@@ -50,6 +50,18 @@ class BatchesPart:
     @property
     def participant(self) -> PartitionTransactions:
         return self._server.transactions
+
+    @property
+    def position(self) -> int:
+        return self.first_offset
+
+    async def sent(self) -> SentRows:
+        encode = self._rows.encode
+        rows = await asyncio.to_thread(encode) if self._size > DECODED_IN_LOOP else encode()
+        return SentRows(self.participant.participant_id, None, b"".join(rows))
+
+    def taken(self, position: int) -> None:
+        self.first_offset = position
 
     def prepares(self, head: PreparedHead) -> None:
         self._head = head
@@ -105,6 +117,22 @@ class BatchesPart:
         if self._head is None:
             return plan_beside(partition, self._rows, now_ms)
         return plan_prepared(partition, self._rows, self._head.transaction, now_ms)
+
+
+async def received_part(
+    server: PartitionServer, stored: bytes | memoryview, clock: Callable[[], int]
+) -> BatchesPart:
+    """Return batches that another node has sent, as it got them from `BatchesPart.sent`. ValueError."""
+    is_short = len(stored) <= DECODED_IN_LOOP
+    rows = _received(stored) if is_short else await asyncio.to_thread(_received, stored)
+    return BatchesPart(Share(server, rows.batches, rows.weights), rows.fence, clock)
+
+
+def _received(stored: bytes | memoryview) -> PreparedBatches:
+    rows = PreparedBatches.decode(bytes(stored))
+    if any(header.producer_id >= 0 for _, header in rows.batches):
+        raise ValueError("a batch of a producer is no part of a commit")
+    return rows
 
 
 def under_way(partition: PartitionServer) -> TransactionId | None:

@@ -11,7 +11,7 @@ of the partition, or of their keys. They outlive the tablet's instance and the p
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from pqbroker.pq.transactions.stored_forms import CommitDecision, ParticipantId, PreparedHead, TransactionId
 from pqbroker.storage.kv.commands import Command
@@ -134,6 +134,42 @@ class CommitPart(Protocol):
 
     def leave(self) -> None:
         """Give the place up: before the commands were sent. Called twice it does nothing."""
+
+
+class SentRows(NamedTuple):
+    """The rows of one participant, as they go to the node that runs it. `start`: timestamp at which their transaction
+    began to read; None: it did not. `stored`: the rows as their participant stores them."""
+
+    participant: ParticipantId
+    start: int | None
+    stored: bytes | memoryview
+
+
+@runtime_checkable
+class SentPart(CommitPart, Protocol):
+    """A part whose participant another node may run: it is prepared there by what `sent` returns."""
+
+    async def sent(self) -> SentRows:
+        """Return the rows for the other node."""
+
+    def taken(self, position: int) -> None:
+        """The other node has prepared the rows, and returned the `position` of its part."""
+
+
+class ReceivedPart(CommitPart, Protocol):
+    """A part that another node has sent."""
+
+    @property
+    def position(self) -> int:
+        """Return the offset that the first row will have, once the part has had its turn; 0 where rows have none."""
+
+
+@runtime_checkable
+class ReceivingTablet(Protocol):
+    """A tablet whose rows may be part of a transaction that another node decides."""
+
+    async def part_of(self, sent: SentRows) -> ReceivedPart:
+        """Return rows as a part, to be prepared. ValueError for what is no rows; CommitRefused, TableError."""
 
 
 class BesidePart(Protocol):

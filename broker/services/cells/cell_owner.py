@@ -166,7 +166,7 @@ async def _start_all(cell: Cell, around: CellSurroundings) -> OpenCell:
         for kind in objects:
             await kind.start()
         coordinators = Coordinators(host, in_force, clock, ServedTopics(topics), TimesInForce(scheme, now).of)
-        surroundings = CommitSurroundings(time, unfinished, share.reads, around.counters.commits)
+        surroundings = CommitSurroundings(time, unfinished, share.reads, around.counters.commits, place.ways)
         commits = Commits(cells, scheme, surroundings, in_force)
         for number, coordinator in enumerate(coordinators.tablets):
             CoordinatorHome(coordinator, number, unfinished)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from pqbroker.broker.services.commits.away import AwayNodes
 from pqbroker.broker.services.transactional_producers.admission import BatchAdmission
 from pqbroker.storage.bundles.hive import Hive
 from pqbroker.storage.engine import Engine
@@ -39,6 +40,8 @@ class CellPlace:
     """Numbers of the nodes that serve now, as the first one knows them."""
     admission: BatchAdmission | None = None
     """The way to the coordinators of transactions; None: they are here."""
+    ways: AwayNodes | None = None
+    """The ways to parts of commits at other nodes; None: there is no other node."""
     ask_timestamps: AskTimestamps | None = None
     """The way to the commit timestamps of the node with the scheme; None: it is this one."""
 

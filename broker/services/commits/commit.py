@@ -2,24 +2,24 @@
 
 The home is the first part of the cell that has most parts, or the very first one where the request says so. Parts of
 its cell are written by the request that makes the decision durable; parts elsewhere are prepared before, and written
-behind it.
+behind it. So are parts that other nodes run (`away.py`), which are never the home.
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from pqbroker.broker.services.commits import part_groups
+from pqbroker.broker.services.commits.away import AwayParts
+from pqbroker.broker.services.commits.part_groups import by_cell, commands_of
 from pqbroker.pq.serving.timestamps import NodeTime
 from pqbroker.pq.transactions import commit_states as states
 from pqbroker.pq.transactions.commit_states import CommitChanges, CommitState
 from pqbroker.pq.transactions.participants import BesidePart, CommitPart, Participant
-from pqbroker.pq.transactions.stored_forms import CommitDecision, PreparedHead, TransactionId
+from pqbroker.pq.transactions.stored_forms import CommitDecision, ParticipantId, PreparedHead, TransactionId
 from pqbroker.storage.engine import CommitRefused, ShardLost
-from pqbroker.storage.kv.commands import Command
 from pqbroker.storage.kv.joint_request import BatchBeside, execute_together
-from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablets.tablet import TabletStorage
 from pqbroker.tables.refusals import TableError
@@ -57,19 +57,26 @@ class Commit:
     """One commit, from the places of its parts in the queues to the decision."""
 
     def __init__(
-        self, request: CommitRequest, time: NodeTime, limit_s: float, leave: Callable[[Participant], None]
+        self, request: CommitRequest, time: NodeTime, limit_s: float, leave: Callable[[Participant], None],
+        away: AwayParts | None = None,
     ) -> None:
         """`limit_s`: seconds that it may keep other writes waiting before the decision. `leave`: called with each
-        participant in which something may be prepared that the commit does not look after any more."""
+        participant in which something may be prepared that the commit does not look after any more. `away`: parts that
+        other nodes run."""
         self.request = request
         self.state = CommitState.ENTERING
         self._time = time
         self._limit_s = request.limit_s or limit_s
         self._leave = leave
-        self._beside, self._elsewhere = _by_cell(request)
+        self._away = away
+        self._parts = request.parts if away is None else away.without(request.parts)
+        """Parts that this node runs."""
+        self._beside, self._elsewhere = _grouped(request, self._parts)
         self._home = request.home
         if self._home is None and self._beside:
             self._home = self._beside[0].participant
+        self._head: PreparedHead | None = None
+        """Head of what is prepared before the decision."""
         self.timestamp: int | None = None
         """Timestamp that was given, whether it is committed or not; None: none was."""
         self._holding: list[CommitPart] = []
@@ -80,6 +87,16 @@ class Commit:
     def elsewhere(self) -> Sequence[Participant]:
         """Return the participants in other cells than the home's."""
         return [part.participant for part in self._elsewhere]
+
+    @property
+    def away(self) -> Sequence[ParticipantId]:
+        """Return the participants that other nodes run."""
+        return () if self._away is None else self._away.participants
+
+    @property
+    def is_over_cells(self) -> bool:
+        """Return True if something is prepared before the decision."""
+        return bool(self._elsewhere) or self._away is not None
 
     @property
     def home(self) -> Participant:
@@ -101,11 +118,14 @@ class Commit:
         """Return the decision once it is durable, and the rows beside it are visible. Otherwise nothing will be
         written: CommitRefused, ShardLost, KafkaError, TableError; but after CommitUnknown nobody knows."""
         try:
-            async with asyncio.timeout(self._limit_s):
+            async with asyncio.timeout(self._limit_s) as limit:
                 await self._enter()
                 self._advance(states.ON_HELD)
                 if self._elsewhere:
                     await self._prepare()
+                if self._away is not None:
+                    part_groups.check(self._holding)
+                    await self._away.prepare(self._head, limit.when() or 0.0)
                 self._advance(states.ON_PREPARED)
                 if self.request.is_timed:
                     await self._await_timestamps()
@@ -119,28 +139,20 @@ class Commit:
         return await self._decide()
 
     async def _enter(self) -> None:
-        if self._elsewhere:
-            head = PreparedHead(
-                self.request.transaction, self.home.participant_id, self._time.timestamps.rule.last, self._time.clock()
-            )
+        if self.is_over_cells:
+            self._head = await self._new_head()
             for part in self._elsewhere:
-                part.prepares(head)
-        turns: Outcome[None] = Outcome()
-        left = len(self.request.parts)
+                part.prepares(self._head)
+        await part_groups.enter(self._parts, self._holding)
 
-        def turn(error: BaseException | None) -> None:
-            nonlocal left
-            left -= 1
-            if not turns.done() and (error is not None or not left):
-                turns.settle(error)
-
-        for part in self.request.parts:
-            self._holding.append(part)
-            part.enter(turn)
-        if self.request.parts:
-            await turns
-        for part in self.request.parts:
-            await part.examine()
+    async def _new_head(self) -> PreparedHead:
+        """Return what rows are prepared with. Of rows that other nodes prepare no other try of the commit has the same
+        least timestamp: a late word about one of them names it."""
+        rule = self._time.timestamps.rule
+        if self._away is not None:
+            await self._await_timestamps()
+            rule.give(self._time.clock())
+        return PreparedHead(self.request.transaction, self.home.participant_id, rule.last, self._time.clock())
 
     async def _hold_beside(self) -> None:
         for each in self.request.beside:
@@ -153,21 +165,18 @@ class Commit:
         for part in self._beside:
             if not part.participant.storage.shares_cell(home):  # it waited while its tablet was moved
                 raise CommitRefused("tablets came to live in different cells while the commit waited; try again")
-        refusals = [part.refusal() for part in self._holding] + [each.refusal() for each in self._holding_beside]
-        for refusal in refusals:
-            if refusal is not None:
-                raise refusal
+        part_groups.check([*self._holding, *self._holding_beside])
 
     async def _prepare(self) -> None:
         """Make the rows of the other cells durable, each cell's in one request."""
-        await _encoded(self._elsewhere, None)
+        await part_groups.encode(self._elsewhere, None)
         self._check()
         requests: list[Outcome[None]] = []
-        for parts in _cells(self._elsewhere):
-            commands = list(_commands(parts, None).items())
+        for parts in by_cell(self._elsewhere):
+            commands = list(commands_of(parts, None).items())
             for part in parts:
                 self._holding.remove(part)
-            request = _told(parts, execute_together(commands))
+            request = part_groups.told(parts, execute_together(commands))
             request.add_done_callback(partial(self._prepared, parts))
             requests.append(request)
         for request in requests:
@@ -192,22 +201,24 @@ class Commit:
         now_ms, request = self._time.clock(), self.request
         rule = self._time.timestamps.rule
         timestamp = self.timestamp = rule.give(now_ms) if request.is_timed else rule.last
-        for part in request.parts:
+        for part in self._parts:
             part.participant.deciding(request.transaction, timestamp)
-        participants = tuple(part.participant.participant_id for part in self._elsewhere)
+        participants = (*(part.participant.participant_id for part in self._elsewhere), *self.away)
         rows = sum(part.row_count for part in request.parts)
         decision = CommitDecision(request.transaction, timestamp, now_ms, request.digest, rows, participants)
         is_stored = request.is_kept or bool(participants)
         try:
-            await _encoded(self._beside, timestamp)
+            await part_groups.encode(self._beside, timestamp)
             self._check()
+            if self._away is not None:
+                self._away.check()
             stored = self._send(timestamp, decision if is_stored else None)
         except BaseException:
             self._give_up()
             raise
         stored.add_done_callback(partial(self._decided, decision if is_stored else None))
         try:
-            await _told(self._beside, stored, self.request.beside)
+            await part_groups.told(self._beside, stored, self.request.beside)
         except ShardLost as loss:
             self._advance(states.ON_HOME_LOST)
             for participant in (self.home, *self.elsewhere) if is_stored else ():
@@ -225,7 +236,7 @@ class Commit:
         for each in self.request.beside:
             batches += each.batches(kept)
             kept = None
-        commands = _commands(self._beside, timestamp)
+        commands = commands_of(self._beside, timestamp)
         for each in self.request.beside:
             for tablet, some in each.commands():
                 commands[tablet] += some
@@ -253,6 +264,8 @@ class Commit:
             each.told(CommitRefused("the commit was given up"))
         for part in self._elsewhere:
             self._leave(part.participant)
+        if self._away is not None:
+            self._away.drop()
 
     def _advance(self, changes: CommitChanges) -> None:
         self.state = changes[self.state]
@@ -263,70 +276,15 @@ class Commit:
         return TableError("COMMIT_TOO_SLOW", text, cure)
 
 
-def _by_cell(request: CommitRequest) -> tuple[Sequence[CommitPart], Sequence[CommitPart]]:
+def _grouped(
+    request: CommitRequest, parts: Sequence[CommitPart]
+) -> tuple[Sequence[CommitPart], Sequence[CommitPart]]:
     """Return the parts of the home's cell, and the others: of the cell of what is beside the decision, of the first
     part's, or of the one that has most of them."""
-    cells = _cells(request.parts)
+    cells = by_cell(parts)
     if request.beside:
         storage = request.beside[0].storage
         beside = next((cell for cell in cells if cell[0].participant.storage.shares_cell(storage)), [])
     else:
         beside = cells[0] if request.is_first_home else max(cells, key=len)
     return beside, [part for cell in cells if cell is not beside for part in cell]
-
-
-def _cells(parts: Sequence[CommitPart]) -> list[list[CommitPart]]:
-    """Return the parts by cell, each in the order of the parts."""
-    found: list[list[CommitPart]] = []
-    for part in parts:
-        storage = part.participant.storage
-        same = next((cell for cell in found if cell[0].participant.storage.shares_cell(storage)), None)
-        if same is None:
-            found.append([part])
-        else:
-            same.append(part)
-    return found
-
-
-def _commands(parts: Sequence[CommitPart], timestamp: int | None) -> defaultdict[KeyValueTablet, list[Command]]:
-    """Return the commands of parts by tablet."""
-    found: defaultdict[KeyValueTablet, list[Command]] = defaultdict(list)
-    for part in parts:
-        found[part.participant.kv] += part.commands(timestamp)
-        for tablet, commands in part.beside():
-            found[tablet] += commands
-    return found
-
-
-async def _encoded(parts: Sequence[CommitPart], timestamp: int | None) -> None:
-    for part in parts:
-        await part.encode(timestamp)
-
-
-def _told(
-    parts: Sequence[CommitPart], request: Outcome[None], beside: Sequence[BesidePart] = ()
-) -> Outcome[None]:
-    """Tell parts what became of their request; done when all have done with it what it means."""
-    end: Outcome[None] = Outcome()
-    left = 0
-
-    def done(_: Outcome[None]) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            end.settle(request.exception())
-
-    def tell(_: Outcome[None]) -> None:
-        nonlocal left
-        ends = [part.told(request.exception()) for part in parts]
-        for each in beside:
-            each.told(request.exception())
-        waiting = [one for one in ends if not one.done()]  # few rows are applied in this call
-        left = len(waiting)
-        for one in waiting:
-            one.add_done_callback(done)
-        if not waiting:
-            end.settle(request.exception())
-
-    request.add_done_callback(tell)
-    return end

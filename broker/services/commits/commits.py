@@ -12,8 +12,11 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Seque
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, NamedTuple
 
+from pqbroker.broker.services.commits.away import AwayNodes, AwayParts, HomeState, HomeWord, away_parts
 from pqbroker.broker.services.commits.commit import NO_TIMESTAMPS, Commit, CommitRequest, CommitUnknown
+from pqbroker.broker.services.commits.coordinator_home import CoordinatorHome
 from pqbroker.broker.services.commits.finishing import Finishing
+from pqbroker.broker.services.commits.ids_part import IdsPart
 from pqbroker.broker.services.commits.in_doubt import UnfinishedKind, UnfinishedPart, unfinished_in
 from pqbroker.broker.services.commits.moments import Moments
 from pqbroker.broker.services.commits.open_transactions import (
@@ -29,7 +32,15 @@ from pqbroker.broker.services.coordination.coordinators import COORDINATOR_IDS
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.shares import reserve_of
 from pqbroker.pq.serving.timestamps import NodeTime
-from pqbroker.pq.transactions.participants import BesidePart, CommitPart, Participant, TransactedTablet
+from pqbroker.pq.transactions.participants import (
+    BesidePart,
+    CommitPart,
+    Participant,
+    ReceivedPart,
+    ReceivingTablet,
+    SentRows,
+    TransactedTablet,
+)
 from pqbroker.pq.transactions.stored_forms import (
     TRANSACTION_BYTES,
     CommitDecision,
@@ -88,6 +99,8 @@ class CommitSurroundings(NamedTuple):
     unfinished: Unfinished
     reads: OpenReads
     counters: CommitCounters
+    away: AwayNodes | None = None
+    """The other nodes of the broker; None: there is none."""
 
 
 class Commits:
@@ -98,7 +111,7 @@ class Commits:
     ) -> None:
         self._cells = cells
         self._scheme = scheme
-        self._time, unfinished, self._reads, self.counters = around
+        self._time, unfinished, self._reads, self.counters, self.away = around
         self._unfinished = unfinished
         self._limit_s = settings.transaction_prepare_ms_max / 1000
         self._under_way: dict[TransactionId, Commit] = {}
@@ -137,6 +150,7 @@ class Commits:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+        self._finishing.stop()
 
     @property
     def limits(self) -> TransactionLimits:
@@ -283,12 +297,13 @@ class Commits:
     async def commit(self, request: CommitRequest) -> CommitDecision:
         """Commit parts, one a participant; return when it is decided. Its caller is not cancelled meanwhile. Nothing is
         written otherwise: CommitRefused, KafkaError, TableError; after CommitUnknown and ShardLost nobody knows."""
-        if self._cells.spreads:
-            self._check_here(request)
-        for part in request.parts:
+        away = None if self.away is None else away_parts(self.away, request.parts, self.is_elsewhere)
+        if away is not None:
+            request = self._with_home(request, away)
+        for part in request.parts if away is None else away.without(request.parts):
             await part.look_ahead()
-        commit = Commit(request, self._time, self._limit_s, self._leave)
-        if not commit.elsewhere:
+        commit = Commit(request, self._time, self._limit_s, self._leave, away)
+        if not commit.is_over_cells:
             return await self._run(commit)
         if self._pause is not None:
             await self._paused()
@@ -303,22 +318,28 @@ class Commits:
         uninterrupted(self._finish(commit, decision))
         return decision
 
-    def _check_here(self, request: CommitRequest) -> None:
-        """TableError TABLETS_OF_OTHER_NODES for a commit with a part that another node runs."""
-        for part in request.parts:
-            participant = part.participant
-            cell = self._cells.elsewhere_of(participant.participant_id.tablet_id)
-            if cell is not None:
-                name = participant.name or f"tablet {participant.participant_id.tablet_id}"
-                text = f"{name} lives in cell {cell}, which another node of the broker runs"
-                raise TableError(
-                    "TABLETS_OF_OTHER_NODES", f"{text}; a commit over nodes is not possible in this version",
-                    "Nothing was written. Leave its rows out, or serve the directory with --nodes 1.",
-                )  # fmt: skip
+    def is_elsewhere(self, tablet_id: TabletId) -> bool:
+        """Return True as `Surroundings` does."""
+        return self._cells.elsewhere_of(tablet_id) is not None
+
+    def _with_home(self, request: CommitRequest, away: AwayParts) -> CommitRequest:
+        """Return a commit over nodes with a home at this one: a coordinator tablet where no part has a place here.
+        TableError TABLETS_OF_OTHER_NODES where the home is to be a part of another node."""
+        here = away.without(request.parts)
+        if request.is_first_home and request.parts[0] not in here:
+            text = f"{request.parts[0].participant.name}, which is written first, is run by another node of the broker"
+            raise TableError("TABLETS_OF_OTHER_NODES", text, "Nothing was written. Serve it with --nodes 1.")
+        if here or request.home is not None:
+            return request
+        number = int.from_bytes(request.transaction[:4]) % len(COORDINATOR_IDS)
+        home = self.find(ParticipantId(COORDINATOR_IDS[number]))
+        if not isinstance(home, CoordinatorHome) or not home.is_known:
+            raise CommitRefused("the coordinator tablet for the decision is starting; try again")
+        return request._replace(home=home, beside=[IdsPart(home.coordinator, [], may_store_snapshot=True)])
 
     async def _finish(self, commit: Commit, decision: CommitDecision) -> None:
         try:
-            if not await self._finishing.finish(decision, commit.home, commit.elsewhere):
+            if not await self._finishing.finish(decision, commit.home, commit.elsewhere, commit.away):
                 self._leave_trace(decision.transaction, CommitTrace(decision.timestamp, is_committed=True))
         finally:
             self._end_over_cells(decision.transaction)
@@ -334,7 +355,7 @@ class Commits:
             raise
         finally:
             del self._under_way[transaction]
-        if commit.request.is_kept and not commit.elsewhere:
+        if commit.request.is_kept and not commit.is_over_cells:
             self._finishing.keep(commit.home.participant_id)
         return decision
 
@@ -377,7 +398,11 @@ class Commits:
         await self._ended.wait()
 
     def _leave(self, participant: Participant) -> None:
-        self._unfinished.add(participant.participant_id)
+        self.look_after(participant.participant_id)
+
+    def look_after(self, participant: ParticipantId) -> None:
+        """See that prepared rows and decisions of a participant end."""
+        self._unfinished.add(participant)
 
     async def _paused(self) -> None:
         """Return when there is no pause. TableError TRANSACTIONS_PAUSED."""
@@ -426,7 +451,28 @@ class Commits:
         """Return True as `Surroundings` does."""
         if participant.tablet_id in COORDINATOR_IDS:
             return True
+        if self.away is not None and not self.away.is_first:
+            return True  # this copy of the scheme may be behind: the first node says what is gone
         return any(owned.tablet_id == participant.tablet_id for owned in self._scheme.owned_tablets())
+
+    def word_of(self, home: ParticipantId, transaction: TransactionId) -> HomeWord:
+        """Return what is known of a transaction's home at this node."""
+        if self.is_under_way(transaction):
+            return HomeWord(HomeState.UNDECIDED)
+        participant = self.find(home)
+        if participant is None or not participant.is_known or participant.is_lost:
+            is_gone = participant is None and not self.has(home)
+            return HomeWord(HomeState.NEVER if is_gone else HomeState.UNKNOWN)
+        decision = participant.decisions.get(transaction)
+        return HomeWord(HomeState.NEVER if decision is None else HomeState.COMMITTED, decision)
+
+    async def received(self, sent: SentRows) -> ReceivedPart:
+        """Return rows that another node has sent as a part. ValueError, CommitRefused, TableError."""
+        tablet_id = sent.participant.tablet_id
+        tablet = self._cells.host_of(tablet_id).tablet(tablet_id)
+        if not isinstance(tablet, ReceivingTablet):
+            raise CommitRefused(f"{self.describe(sent.participant)} is not open at this node; try again")
+        return await tablet.part_of(sent)
 
     def describe(self, participant: ParticipantId) -> str:
         """Describe a participant as `Surroundings` does."""

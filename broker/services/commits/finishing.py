@@ -2,7 +2,7 @@
 everywhere, and outcomes that nobody asks for any more.
 
     prepared rows    home known?   decided?   under way?   what becomes of them
-                     no            -          -            they wait: what they wait for is said
+                     no            -          -            they wait: what they wait for is said, its node is asked
                      yes           yes        -            written at the decision's timestamp
                      yes           no         yes          left to the commit
                      yes           no         no           dropped
@@ -19,6 +19,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final, Protocol
 
+from pqbroker.broker.services.commits.away import AwayNodes, HomeState, PreparedEnds
+from pqbroker.broker.services.commits.away_questions import AwayQuestions
 from pqbroker.broker.services.commits.resolutions import Resolution, Resolutions
 from pqbroker.pq.transactions.commit_states import PreparedEnd, end_of_prepared
 from pqbroker.pq.transactions.participants import Participant
@@ -26,6 +28,7 @@ from pqbroker.pq.transactions.stored_forms import CommitDecision, ParticipantId,
 from pqbroker.pq.transactions.unfinished import Unfinished
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.ids import TabletId
 from pqbroker.tables.refusals import TableError
 
 UNFINISHED_LOOK_S: Final = 0.5
@@ -57,6 +60,13 @@ class Surroundings(Protocol):
     def is_under_way(self, transaction: TransactionId) -> bool:
         """Return True if a commit is undecided, in this process."""
 
+    def is_elsewhere(self, tablet_id: TabletId) -> bool:
+        """Return True if another node is known to run a tablet."""
+
+    @property
+    def away(self) -> AwayNodes | None:
+        """Return the other nodes of the broker; None: there is none."""
+
 
 class Finishing:
     """Looks after unfinished participants of one opening of the cells."""
@@ -80,7 +90,12 @@ class Finishing:
         """Reasons why prepared rows whose outcome is known could not be ended, for people."""
         self._reported: set[tuple[ParticipantId, TransactionId]] = set()
         """Prepared rows that were reported to be in doubt."""
+        self._questions = AwayQuestions(around.away, self._wanted.set)
         unfinished.listener = self._wanted.set
+
+    def stop(self) -> None:
+        """Ask other nodes nothing more."""
+        self._questions.stop()
 
     @property
     def is_idle(self) -> bool:
@@ -118,19 +133,36 @@ class Finishing:
             for number in list(self._homes):
                 await self._drop_old(number)
 
-    async def finish(self, decision: CommitDecision, home: Participant, elsewhere: Sequence[Participant]) -> bool:
-        """Write the rows of a decision in the participants elsewhere; True: all have, and it is an outcome by now."""
+    async def finish(
+        self, decision: CommitDecision, home: Participant, elsewhere: Sequence[Participant],
+        away: Sequence[ParticipantId] = (),
+    ) -> bool:
+        """Write the rows of a decision in the participants elsewhere, `away` at other nodes; True: all have, and it is
+        an outcome by now."""
         done = [participant.finish(decision.transaction, decision.timestamp) for participant in elsewhere]
+        left = await self._finish_away(decision, away)
         for participant, outcome in zip(elsewhere, done, strict=True):
             await outcome.wait()
             if (error := outcome.exception()) is not None:
                 _log.warning("%s writes rows of a transaction later: %s", participant.name, error)
                 self._unfinished.add(home.participant_id)
                 self._unfinished.add(participant.participant_id)
-        if any(outcome.exception() is not None for outcome in done):
+        if left:
+            self._unfinished.add(home.participant_id)
+        if left or any(outcome.exception() is not None for outcome in done):
             return False
         self._end(home, decision)
         return True
+
+    async def _finish_away(self, decision: CommitDecision, away: Sequence[ParticipantId]) -> bool:
+        """Have other nodes write their rows of a decision; True: some are left."""
+        nodes = self._around.away
+        if nodes is None or not away:
+            return bool(away)
+        left = await nodes.finish(_ends(decision, away))
+        for number, why in left.items():
+            _log.warning("%s writes rows of a transaction later: %s", self._around.describe(number), why)
+        return bool(left)
 
     async def _look_at(self, number: ParticipantId) -> None:
         participant = self._around.find(number)
@@ -138,6 +170,8 @@ class Finishing:
             if not self._around.has(number):
                 self._unfinished.participants.discard(number)
                 await self._compare(number, None)
+            elif self._around.is_elsewhere(number.tablet_id):
+                self._unfinished.participants.discard(number)  # the node that runs it looks after it
             return
         if not await self._compare(number, participant):
             return
@@ -158,6 +192,9 @@ class Finishing:
         is_known = home is not None and home.is_known and not home.is_lost
         decision = home.decisions.get(transaction) if home is not None and is_known else None
         is_gone = home is None and not self._around.has(head.home)
+        if not is_known and not is_gone and not self._around.is_under_way(transaction):
+            word = self._questions.word_of(head)
+            decision, is_known = word.decision, word.state in (HomeState.COMMITTED, HomeState.NEVER)
         found = end_of_prepared(
             is_home_known=is_known or is_gone, is_decided=decision is not None,
             is_under_way=self._around.is_under_way(transaction),
@@ -193,7 +230,9 @@ class Finishing:
 
     async def _compare(self, number: ParticipantId, home: Participant | None) -> bool:
         """Compare resolutions with what their home has, before its decisions end; None: it is deleted. False: the
-        outcome is not noted yet."""
+        outcome is not noted yet. The first node alone compares."""
+        if self._around.away is not None and not self._around.away.is_first:
+            return True
         for resolution in self._resolutions.waiting():
             if resolution.home != number:
                 continue
@@ -225,15 +264,18 @@ class Finishing:
 
     async def _carry_out(self, home: Participant, decision: CommitDecision) -> bool:
         """See that all participants of a decision have written their rows; False: some have not."""
+        away = []
         for number in decision.participants:
             participant = self._around.find(number)
             if participant is None or not participant.is_known:
                 if self._around.has(number):
-                    return False
+                    away.append(number)
                 continue
             head = participant.prepared.get(decision.transaction)
             if head is not None and not await self._settle(participant, decision.transaction, head):
                 return False
+        if away and not self._questions.are_ended(_ends(decision, away)):
+            return False
         self._end(home, decision)
         return True
 
@@ -281,6 +323,10 @@ class Finishing:
             if not decision.participants:
                 old.append(decision.transaction)
         return old
+
+
+def _ends(decision: CommitDecision, participants: Sequence[ParticipantId]) -> PreparedEnds:
+    return PreparedEnds(decision.transaction, decision.timestamp, 0, tuple(participants))
 
 
 def _log_compared(home: str, resolution: Resolution, home_says: str) -> None:

@@ -11,11 +11,11 @@ time; what is decided meanwhile shares the next one, so that its partitions and 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Final, NamedTuple
 
 from pqbroker.broker.services.commits.commit import CommitUnknown
 from pqbroker.broker.services.commits.commits import Commits
+from pqbroker.broker.services.commits.ids_part import IdsPart
 from pqbroker.broker.services.coordination.coordinator import Coordinator
 from pqbroker.broker.services.transactional_producers.ending import (
     coming_offsets,
@@ -29,23 +29,11 @@ from pqbroker.pq.serving.markers_part import MarkersPart
 from pqbroker.pq.serving.offsets import OffsetsPart, TopicPartition
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topics import Topics
-from pqbroker.pq.transactions.coordinator_decisions import put_decision
 from pqbroker.pq.transactions.participants import BesidePart
-from pqbroker.pq.transactions.stored_forms import CommitDecision
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.engine import CommitRefused, ShardLost
-from pqbroker.storage.kv.joint_request import BatchBeside, TabletCommands
 from pqbroker.storage.outcome import Told
-from pqbroker.storage.tablets.base_tablet import HeldTablet
-from pqbroker.storage.tablets.coordinator_rows import (
-    TRANSACTIONAL_ROWS,
-    PartitionId,
-    PendingOffset,
-    TransactionalImage,
-    transactional_row,
-)
-from pqbroker.storage.tablets.row_sets import RowChanges
-from pqbroker.storage.tablets.tablet import TabletStorage
+from pqbroker.storage.tablets.coordinator_rows import PartitionId, PendingOffset, TransactionalImage
 from pqbroker.tables.refusals import TableError
 
 WRITES_AT_ONCE: Final = 200
@@ -205,52 +193,6 @@ class EndRounds:
             self._slow.clear()
         until_s = self._loop.time() + SLOW_S
         self._slow.update((partition, until_s) for partition, part in parts.items() if not part.is_holding)
-
-
-class IdsPart:
-    """Changed rows of transactional ids of one coordinator, as a `BesidePart`."""
-
-    def __init__(
-        self, coordinator: Coordinator, images: Sequence[TransactionalImage], *, may_store_snapshot: bool = False
-    ) -> None:
-        """`images`: of different ids; none where the decision alone is stored. Not `may_store_snapshot`: CommitRefused
-        while one is due, so that partitions do not wait for it."""
-        self._may_store_snapshot = may_store_snapshot
-        self._coordinator = coordinator
-        self._images = images
-        self._held: HeldTablet | None = None
-
-    @property
-    def storage(self) -> TabletStorage:
-        return self._coordinator.storage
-
-    async def hold(self) -> None:
-        """Let nothing else be stored in the tablet. KafkaError 15, 16; CommitRefused."""
-        self._held = await self._coordinator.hold_changes(may_store_snapshot=self._may_store_snapshot)
-
-    def refusal(self) -> BaseException | None:
-        if self._coordinator.is_closed or self.storage.is_blocked:
-            return CommitRefused("the coordinator is stopping or being restarted")
-        return None
-
-    def commands(self) -> Sequence[TabletCommands]:
-        return ()
-
-    def batches(self, decision: CommitDecision | None) -> Sequence[BatchBeside]:
-        assert self._held is not None, "the part holds"
-        return (BatchBeside(self.storage, self._held.plan(partial(self._put, decision))),)
-
-    def told(self, error: BaseException | None) -> None:
-        assert self._held is not None, "the part holds"
-        self._held.settle(error)
-
-    def _put(self, decision: CommitDecision | None, changes: RowChanges) -> None:
-        if self._images and TRANSACTIONAL_ROWS.row_set not in changes.row_sets:
-            TRANSACTIONAL_ROWS.create(changes)
-        for image in self._images:
-            changes.put(TRANSACTIONAL_ROWS.row_set, (image.transactional_id,), transactional_row(image))
-        if decision is not None:
-            put_decision(changes, decision)
 
 
 def _id_parts(endings: Sequence[Ending]) -> Sequence[IdsPart]:

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from pqbroker.broker.services.commits.commit import CommitRequest
 from pqbroker.broker.services.commits.commits import Commits
+from pqbroker.broker.services.commits.ids_part import IdsPart
 from pqbroker.broker.services.transactional_producers import rules
-from pqbroker.broker.services.transactional_producers.ending_at_once import Ending, IdsPart
+from pqbroker.broker.services.transactional_producers.ending_at_once import Ending
 from pqbroker.broker.services.transactional_producers.producers import Lent, TransactionalProducers
 from pqbroker.broker.services.transactional_producers.rules import Claim, JoinedEnd, Step
 from pqbroker.pq.transactions.participants import BesidePart, CommitPart

@@ -9,6 +9,7 @@ import pytest
 
 from pqbroker.broker.ground.metrics import Sample
 from pqbroker.broker.ground.other_nodes import NodeSilent
+from pqbroker.broker.node.commit_ways import CommitWays
 from pqbroker.broker.node.first_place import FirstPlace
 from pqbroker.broker.node.node_place import NodePlace
 from pqbroker.broker.node.sample_forms import decode_samples, encode_samples
@@ -23,7 +24,7 @@ from pqbroker.storage.engine import EngineError
 from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.memory import MemoryEngine
 
-PLACE = NodePlace(1, 2, (), MemoryEngine(1 << 20), "/tmp/none", LinkTerms(b"secret"))
+PLACE = NodePlace(1, 2, (), MemoryEngine(1 << 20), "/tmp/none", LinkTerms(b"secret"), CommitWays(is_first=True))
 
 
 class End:

@@ -223,27 +223,6 @@ def test_a_group_that_begins_at_a_member_reads_and_commits_at_both_nodes(nodes: 
         wait_until(partial(_lists_once, admin, "readers"), "the group is listed, by one node", PATIENCE_S)
 
 
-def test_rows_have_timestamps_at_both_nodes_and_no_commit_of_tables_is_half(nodes: SeveralNodes) -> None:
-    client, schema = at_node(nodes, 2), [{"name": "a", "type": "int64"}, {"name": "$timestamp", "type": "uint64"}]
-    assert _call(nodes, "tables", {"path": "//timed", "schema": schema, "tablet_count": PARTITIONS})[0] == 201
-    admin, consumer = AdminClient(client), Consumer({**client, "group.id": "unused"})
-    wait_until(lambda: leaders(admin, "timed") == {1, 2}, "two nodes lead partitions", PATIENCE_S)
-    _produce(client, "timed", range(PARTITIONS), as_row)
-    rows = [{"a": 100 + number, "$tablet_index": number} for number in range(PARTITIONS)]
-    _, started = _call(nodes, "transactions", {"timeout_ms": 60_000})
-    commit = {"writes": [{"table": "timed", "rows": rows}]}
-    status, refused = _call(nodes, f"transactions/{started['transaction']}/commit", commit)
-    assert (status, refused["error"]["code"]) == (409, "TABLETS_OF_OTHER_NODES")
-    assert "--nodes 1" in refused["error"]["cure"]
-    assert _call(nodes, "tables/timed/rows", {"rows": rows})[0] == 409
-    _produce(client, "timed", range(PARTITIONS, 2 * PARTITIONS), as_row)
-    consumer.assign([TopicPartition("timed", partition, 0) for partition in range(PARTITIONS)])
-    found = [json.loads(message.value() or b"")["a"] for message in consumer.consume(2 * PARTITIONS, PATIENCE_S)]
-    assert sorted(found) == list(range(2 * PARTITIONS))
-    assert sorted(end for _, end in map(consumer.get_watermark_offsets, consumer.assignment())) == [2] * PARTITIONS
-    consumer.close()
-
-
 def test_groups_and_transactions_over_nodes_stay_whole_though_each_node_is_killed(nodes: SeveralNodes) -> None:
     client = at_node(nodes, 2)
     spread_topic(nodes, "copied")
