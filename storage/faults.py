@@ -44,6 +44,8 @@ class Faults:
         self._script: dict[int, CommitRefused | Loss] = {}
         self._commits = 0
         self._is_full = False
+        self.is_waiting = False
+        """True while a commit is held, in an engine that blocks in `wait`."""
         self._gate = threading.Event()
         self._gate.set()
 
@@ -93,7 +95,9 @@ class Faults:
 
     def wait(self) -> None:
         """Block while commits are held."""
+        self.is_waiting = self.is_holding
         self._gate.wait()
+        self.is_waiting = False
 
     def meet(self, batch: Batch) -> CommitRefused | Loss | None:
         """Return what happens to this commit; None: it goes its way."""

@@ -346,6 +346,7 @@ _FAMILIES = (
     Family("transactional_oldest_seconds", "gauge", "Age of the oldest open transaction of a Kafka producer, or 0."),
     Family("stable_offset_oldest_seconds", "gauge", "Longest time for which a last stable offset has not moved, or 0."),
     Family("commits_over_cells", "counter", "Commits of rows to tablets of several cells, insertions included."),
+    Family("commits_over_nodes", "counter", "Commits of rows to tablets that several nodes of the broker run."),
     Family("transaction_participants_unfinished", "gauge", "Tablets that have something of a commit to end."),
     Family("sql_queries_under_way", "gauge", "SQL queries that run, and those that wait for a worker.", ("state",)),
     Family("sql_queries", "counter", "SQL queries that ended: answered, left, failed, or why refused.", ("outcome",)),

@@ -55,9 +55,7 @@ class CommitWays:
         way = self.reach(tablet_id)
         return None if way is None else way.node
 
-    async def prepare(
-        self, node: int, head: PreparedHead, parts: Sequence[SentRows], limit_s: float
-    ) -> Sequence[int]:
+    async def prepare(self, node: int, head: PreparedHead, parts: Sequence[SentRows], limit_s: float) -> Sequence[int]:
         way = self.reach(parts[0].participant.tablet_id)
         if way is None or way.node != node:
             raise CommitRefused(f"node {node} was lost before it could prepare its rows; try again")

@@ -30,7 +30,5 @@ async def make_node_server(orders: Orders, settings: BrokerSettings) -> Server:
     else:
         system, member = kind_of(MEMORY).engine(MEMORY, own), MemberLink(orders, terms, settings, elsewhere)
     ways = CommitWays(is_first=True) if member is None else member.ways
-    place = NodePlace(
-        orders.node, orders.nodes, orders.kafka, engine, orders.door, terms, ways, member, elsewhere
-    )
+    place = NodePlace(orders.node, orders.nodes, orders.kafka, engine, orders.door, terms, ways, member, elsewhere)
     return Server(own, system, place, orders.http)

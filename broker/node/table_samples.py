@@ -146,6 +146,7 @@ def transaction_samples(commits: Commits) -> list[Sample]:
         Sample("transactions_aborted", counters.aborted),
         Sample("transactions_timed_out", counters.timed_out),
         Sample("commits_over_cells", counters.over_cells),
+        Sample("commits_over_nodes", counters.over_nodes),
         Sample("transactions_open", commits.open_count),
         Sample("transaction_participants_unfinished", commits.unfinished_count),
     ]

@@ -119,9 +119,7 @@ class BatchesPart:
         return plan_prepared(partition, self._rows, self._head.transaction, now_ms)
 
 
-async def received_part(
-    server: PartitionServer, stored: bytes | memoryview, clock: Callable[[], int]
-) -> BatchesPart:
+async def received_part(server: PartitionServer, stored: bytes | memoryview, clock: Callable[[], int]) -> BatchesPart:
     """Return batches that another node has sent, as it got them from `BatchesPart.sent`. ValueError."""
     is_short = len(stored) <= DECODED_IN_LOOP
     rows = _received(stored) if is_short else await asyncio.to_thread(_received, stored)

@@ -63,9 +63,7 @@ class AwayNodes(Protocol):
     def node_of(self, tablet_id: TabletId) -> int | None:
         """Return the number of the node that runs a tablet and is linked to this one; None: there is none."""
 
-    async def prepare(
-        self, node: int, head: PreparedHead, parts: Sequence[SentRows], limit_s: float
-    ) -> Sequence[int]:
+    async def prepare(self, node: int, head: PreparedHead, parts: Sequence[SentRows], limit_s: float) -> Sequence[int]:
         """Have a node prepare parts; return the position of each. KafkaError, TableError, CommitRefused: what is
         prepared of them is to be dropped."""
 

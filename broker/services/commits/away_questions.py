@@ -1,5 +1,5 @@
-"""Questions to other nodes about what commits have left, asked beside the looks of `finishing.py`: a look never waits for
-another node, and a later one takes the answer."""
+"""Questions to other nodes about what commits have left, asked beside the looks of `finishing.py`: a look never waits
+for another node, and a later one takes the answer."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Mapping

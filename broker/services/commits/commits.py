@@ -71,7 +71,7 @@ _log = logging.getLogger(__name__)
 class CommitCounters:
     """Counters of commits since the start."""
 
-    __slots__ = ("aborted", "committed", "over_cells", "started", "timed_out")
+    __slots__ = ("aborted", "committed", "over_cells", "over_nodes", "started", "timed_out")
 
     def __init__(self) -> None:
         self.started = 0
@@ -82,6 +82,8 @@ class CommitCounters:
         self.timed_out = 0
         self.over_cells = 0
         """Commits of several cells, those of insertions included."""
+        self.over_nodes = 0
+        """Those of them that other nodes have a part in."""
 
 
 class CommitTrace(NamedTuple):
@@ -310,6 +312,7 @@ class Commits:
         transaction = request.transaction
         self._unwritten.add(transaction)
         self.counters.over_cells += 1
+        self.counters.over_nodes += away is not None
         try:
             decision = await self._run(commit)
         except BaseException:

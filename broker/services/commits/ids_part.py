@@ -1,4 +1,4 @@
-"""Rows of a coordinator tablet beside a decision: changed transactional ids, and the decision itself if it lies there."""
+"""Rows of a coordinator tablet beside a decision: changed transactional ids, and the decision if it lies there."""
 
 from collections.abc import Sequence
 from functools import partial

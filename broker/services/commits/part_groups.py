@@ -1,6 +1,5 @@
 """Parts of a commit by cell, and what all parts of a group go through together."""
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TypeVar
@@ -71,9 +70,7 @@ def check(parts: Sequence[CommitPart | BesidePart]) -> None:
             raise refusal
 
 
-def told(
-    parts: Sequence[CommitPart], request: Outcome[None], beside: Sequence[BesidePart] = ()
-) -> Outcome[None]:
+def told(parts: Sequence[CommitPart], request: Outcome[None], beside: Sequence[BesidePart] = ()) -> Outcome[None]:
     """Tell parts what became of their request; done when all have done with it what it means."""
     end: Outcome[None] = Outcome()
     left = 0

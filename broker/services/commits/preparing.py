@@ -1,8 +1,8 @@
 """Rows that another node's commit has prepared here, and the end of prepared rows that another node knows.
 
-    received --all hold--> prepared: durable, cell by cell  --finish-->  visible, or gone
-             --refused---> gone; what is prepared in other cells waits for its end
-    prepared --nobody ends it within ASKS_AFTER_S--> `finishing.py` asks the home
+received --all hold--> prepared: durable, cell by cell  --finish-->  visible, or gone
+         --refused---> gone; what is prepared in other cells waits for its end
+prepared --nobody ends it within ASKS_AFTER_S--> `finishing.py` asks the home
 """
 
 import asyncio
@@ -33,17 +33,22 @@ async def prepare(commits: Commits, head: PreparedHead, sent: Sequence[SentRows]
     KafkaError, TableError, CommitRefused, ShardLost: some may be prepared."""
     try:
         async with asyncio.timeout(limit_s):
-            for _ in range(TRIES_MAX):
-                parts = [await commits.received(one) for one in sent]
-                for part in parts:
-                    part.prepares(head)
-                    await part.look_ahead()
-                with suppress(LookAgain):
-                    return await _prepared(commits, head, parts)
+            return await _tried(commits, head, sent)
     except TimeoutError:
         text = f"rows were not prepared within {limit_s:g} s"
         cure = "Try again; pqbroker.transaction.prepare.ms.max is the limit, GET /v1/cells shows cells that are slow."
         raise TableError("COMMIT_TOO_SLOW", text, cure) from None
+
+
+async def _tried(commits: Commits, head: PreparedHead, sent: Sequence[SentRows]) -> Sequence[int]:
+    """Prepare; what has changed meanwhile is looked at again."""
+    for _ in range(TRIES_MAX):
+        parts = [await commits.received(one) for one in sent]
+        for part in parts:
+            part.prepares(head)
+            await part.look_ahead()
+        with suppress(LookAgain):
+            return await _prepared(commits, head, parts)
     raise TableError("TABLET_BUSY", f"chunks of the tables were replaced {TRIES_MAX} times", "Try again.")
 
 

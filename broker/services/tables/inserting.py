@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from pqbroker.broker.ground.access import AclOperation
-from pqbroker.broker.services.leaders import cells_of
 from pqbroker.broker.services.tables.arrow_rows import encode_arrow
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.encoded_rows import EncodedRows, TabletRows
@@ -91,7 +90,7 @@ async def insert_encoded(
 ) -> Inserted:
     """`taken`: what the session's last batches were, by tablet."""
     shares = await _shares(topic, encoded, taken)
-    offsets = await _written(caller, topic, shares, fence)
+    offsets = await _written(caller, shares, fence)
     counted = caller.node.metrics.tables
     pause_ms, tablets = 0, []
     for share, first_offset in zip(shares, offsets, strict=True):
@@ -115,10 +114,10 @@ async def _shares(topic: Topic, encoded: EncodedRows, taken: Mapping[int, Sessio
     return await asyncio.to_thread(_weighed, topic, shares) if topic.keeps_facts else shares
 
 
-async def _written(caller: TablesCaller, topic: Topic, shares: Sequence[Share], fence: Fence | None) -> list[int]:
+async def _written(caller: TablesCaller, shares: Sequence[Share], fence: Fence | None) -> list[int]:
     """Write rows of tablets, and return the index of the first row in each."""
-    cells = caller.node.cell.current.cells
-    is_here = not any(map(cells.is_elsewhere, cells_of(topic, [share.partition.index for share in shares])))
+    commits = caller.node.cell.current.commits
+    is_here = not any(commits.is_elsewhere(share.partition.storage.tablet_id) for share in shares)
     if is_here and fence is None and len(shares) == 1 and len(shares[0].batches) == 1:
         partition, ((batch, header),), weights = shares[0]
         return [(await partition.write(batch, header, *weights)).base_offset]
@@ -126,7 +125,7 @@ async def _written(caller: TablesCaller, topic: Topic, shares: Sequence[Share], 
         return [some[0].base_offset for some in await write_together(shares, fence, caller.node.clock)]
     check_participants(caller.node.settings, len(shares))
     parts = [BatchesPart(share, fence, caller.node.clock) for share in shares]
-    await caller.node.cell.current.commits.write(parts)
+    await commits.write(parts)
     return [part.first_offset for part in parts]
 
 

@@ -16,7 +16,7 @@ from pqbroker.storage.ids import SYSTEM_CELL
 from pqbroker.storage.pool_status import Colour
 
 _BOOLEAN: Schema = {"type": "boolean"}
-_STATE = object_of({"commits": COUNT, "holding": _BOOLEAN, "full": _BOOLEAN})
+_STATE = object_of({"commits": COUNT, "holding": _BOOLEAN, "waiting": _BOOLEAN, "full": _BOOLEAN})
 _AFTER_MAX = 1_000_000
 
 _SIMPLE: Mapping[str, Callable[[Faults], None]] = {
@@ -49,7 +49,9 @@ async def cue(call: Call) -> Any:
 
 
 def _state(faults: Faults) -> dict[str, Any]:
-    return {"commits": faults.commits, "holding": faults.is_holding, "full": faults.is_full}
+    return {
+        "commits": faults.commits, "holding": faults.is_holding, "waiting": faults.is_waiting, "full": faults.is_full,
+    }  # fmt: skip
 
 
 def _faulty(call: Call) -> tuple[FaultyEngine, Faults]:
