@@ -130,18 +130,22 @@ def decode_left(told: Any, ends: PreparedEnds) -> dict[ParticipantId, str]:
     return left
 
 
-def encode_question(home: ParticipantId, transaction: TransactionId) -> Any:
-    """Return the head of a question to a home."""
-    return [*home, transaction.hex()]
+def encode_question(homes: Sequence[ParticipantId], transaction: TransactionId) -> Any:
+    """Return the head of a question to participants of which one may be the home."""
+    return [[list(one) for one in homes], transaction.hex()]
 
 
-def decode_question(head: Any) -> tuple[ParticipantId, TransactionId]:
+def decode_question(head: Any) -> tuple[Sequence[ParticipantId], TransactionId]:
     """ValueError for what is none."""
     try:
-        tablet, partition, transaction = head
-        return _participant((tablet, partition)), _transaction(transaction)
+        homes, transaction = head
+        read = [_participant(one) for one in homes]
+        number = _transaction(transaction)
     except _BAD as bad:
         raise ValueError(f"a question to a home was expected: {bad}") from None
+    if len(read) > PARTICIPANTS_MAX:
+        raise ValueError(f"{len(read)} participants are asked; {PARTICIPANTS_MAX} are allowed")
+    return read, number
 
 
 def encode_word(word: HomeWord) -> Any:
@@ -170,7 +174,7 @@ def as_refused(error: Exception) -> CommitRefused:
 
 
 REFUSALS: Final = (CommitRefused, KafkaError, ShardLost, TableError)
-"""What rows may be refused with where they are to be prepared."""
+"""Refusals of rows that are to be prepared."""
 
 
 def _number(given: Any) -> int:

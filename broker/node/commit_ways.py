@@ -15,15 +15,15 @@ from pqbroker.broker.peers.peer_frames import LinkBroken
 from pqbroker.broker.peers.peer_link import PeerRefused
 from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
 from pqbroker.broker.services.commits import preparing
-from pqbroker.broker.services.commits.away import HomeState, HomeWord, PreparedEnds
+from pqbroker.broker.services.commits.away import NEVER, HomeState, HomeWord, PreparedEnds
 from pqbroker.broker.services.commits.commits import Commits
 from pqbroker.pq.transactions.participants import SentRows
-from pqbroker.pq.transactions.stored_forms import ParticipantId, PreparedHead, TransactionId
+from pqbroker.pq.transactions.stored_forms import PARTICIPANTS_MAX, ParticipantId, PreparedHead, TransactionId
 from pqbroker.storage.engine import CommitRefused
 from pqbroker.storage.ids import TabletId
 from pqbroker.storage.uninterrupted import uninterrupted
 
-STEP_S: Final = 5.0
+COMMIT_STEP_S: Final = 5.0
 """Seconds that another node has for an end of prepared rows, or for the word of a home."""
 COMMIT_STEPS: Final = (PeerMethod.PREPARE_ROWS, PeerMethod.END_ROWS, PeerMethod.ASK_HOME)
 
@@ -40,23 +40,27 @@ def _no_way(_tablet_id: TabletId) -> Way | None:
 
 
 class CommitWays:
-    """An `AwayNodes`, and what answers those of other nodes. Not `is_first`: `reach` leads to the first node."""
+    """An `AwayNodes`, and answers to those of other nodes. Not `is_first`: all ways lead to the first node."""
 
-    def __init__(self, *, is_first: bool) -> None:
+    def __init__(self, *, is_first: bool, reach: Callable[[TabletId], Way | None] = _no_way) -> None:
+        """`reach`: returns the way to the node that runs a tablet."""
         self._is_first = is_first
-        self.reach: Callable[[TabletId], Way | None] = _no_way
-        """Returns the way to the node that runs a tablet; set when the node has links."""
+        self._reach = reach
+
+    def use(self, reach: Callable[[TabletId], Way | None]) -> None:
+        """Reach other nodes so from now on: the first node has links by now."""
+        self._reach = reach
 
     @property
     def is_first(self) -> bool:
         return self._is_first
 
     def node_of(self, tablet_id: TabletId) -> int | None:
-        way = self.reach(tablet_id)
+        way = self._reach(tablet_id)
         return None if way is None else way.node
 
     async def prepare(self, node: int, head: PreparedHead, parts: Sequence[SentRows], limit_s: float) -> Sequence[int]:
-        way = self.reach(parts[0].participant.tablet_id)
+        way = self._reach(parts[0].participant.tablet_id)
         if way is None or way.node != node:
             raise CommitRefused(f"node {node} was lost before it could prepare its rows; try again")
         asked, body = calls.RowsAsked(head, parts, max(int(limit_s * 1000), 0)).encode()
@@ -67,37 +71,50 @@ class CommitWays:
             raise calls.as_refused(bad) from bad
 
     async def finish(self, ends: PreparedEnds) -> Mapping[ParticipantId, str]:
-        by_node: defaultdict[int, list[ParticipantId]] = defaultdict(list)
-        ways: dict[int, Way] = {}
-        left: dict[ParticipantId, str] = {}
-        for number in ends.participants:
-            way = self.reach(number.tablet_id)
-            if way is None:
-                left[number] = "no node has its cell open"
-            else:
-                ways[way.node] = way
-                by_node[way.node].append(number)
-        some = [self._finish_at(ways[node], ends._replace(participants=found)) for node, found in by_node.items()]
+        by_way, left = self._by_way(ends.participants)
+        some = [self._finish_at(way, ends._replace(participants=found)) for way, found in by_way]
         for found in await asyncio.gather(*some):
             left.update(found)
         return left
 
+    def _by_way(
+        self, participants: Sequence[ParticipantId]
+    ) -> tuple[Sequence[tuple[Way, Sequence[ParticipantId]]], dict[ParticipantId, str]]:
+        """Return participants by the way to their node, and why some have none."""
+        found: defaultdict[int, list[ParticipantId]] = defaultdict(list)
+        ways: dict[int, Way] = {}
+        left: dict[ParticipantId, str] = {}
+        for number in participants:
+            way = self._reach(number.tablet_id)
+            if way is None:
+                left[number] = "no node has its cell open"
+            else:
+                ways[way.node] = way
+                found[way.node].append(number)
+        by_way = [
+            (ways[node], some[begin : begin + PARTICIPANTS_MAX])
+            for node, some in sorted(found.items())
+            for begin in range(0, len(some), PARTICIPANTS_MAX)
+        ]
+        return by_way, left
+
     async def _finish_at(self, way: Way, ends: PreparedEnds) -> Mapping[ParticipantId, str]:
         try:
-            told = await _asked(way, PeerMethod.END_ROWS, calls.encode_ends(ends), b"", STEP_S)
+            told = await _asked(way, PeerMethod.END_ROWS, calls.encode_ends(ends), b"", COMMIT_STEP_S)
             return calls.decode_left(told, ends)
         except (CommitRefused, ValueError) as refused:
             return dict.fromkeys(ends.participants, str(refused))
 
-    async def word_of(self, home: ParticipantId, transaction: TransactionId) -> HomeWord:
-        way = self.reach(home.tablet_id)
-        if way is None:
-            return HomeWord(HomeState.UNKNOWN)
-        told = await _asked(way, PeerMethod.ASK_HOME, calls.encode_question(home, transaction), b"", STEP_S)
-        try:
-            return calls.decode_word(told, transaction)
-        except ValueError as bad:
-            raise calls.as_refused(bad) from bad
+    async def word_of(self, homes: Sequence[ParticipantId], transaction: TransactionId) -> HomeWord:
+        by_way, left = self._by_way(homes)
+        word = HomeWord(HomeState.UNKNOWN) if left else NEVER
+        for way, some in by_way:
+            told = await _asked(way, PeerMethod.ASK_HOME, calls.encode_question(some, transaction), b"", COMMIT_STEP_S)
+            try:
+                word = word.with_another(calls.decode_word(told, transaction))
+            except ValueError as bad:
+                raise calls.as_refused(bad) from bad
+        return word
 
     async def answer(self, commits: Commits, method: PeerMethod, head: Any, body: memoryview) -> bytes:
         """Answer another node. PeerRefused."""
@@ -122,11 +139,16 @@ class CommitWays:
             left.update(await self.finish(ends._replace(participants=away)))
         return {number: why for number, why in left.items() if commits.has(number)}
 
-    async def _word(self, commits: Commits, home: ParticipantId, transaction: TransactionId) -> HomeWord:
-        word = commits.word_of(home, transaction)
-        if word.state is HomeState.UNKNOWN and self._is_first and commits.is_elsewhere(home.tablet_id):
-            return await self.word_of(home, transaction)
-        return word
+    async def _word(self, commits: Commits, homes: Sequence[ParticipantId], transaction: TransactionId) -> HomeWord:
+        """Return what is known here; the first node asks others about the rest. CommitRefused."""
+        if commits.is_under_way(transaction):
+            return HomeWord(HomeState.UNDECIDED)
+        away = [home for home in homes if self._is_first and commits.is_elsewhere(home.tablet_id)]
+        word = NEVER
+        for home in homes:
+            if home not in away:
+                word = word.with_another(commits.word_of(home, transaction))
+        return word.with_another(await self.word_of(away, transaction)) if away else word
 
 
 async def _prepare(commits: Commits, asked: calls.RowsAsked) -> Any:

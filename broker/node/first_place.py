@@ -72,7 +72,7 @@ class FirstPlace:
             lambda: self._node.cell.current, place.elsewhere, self._link_to,
             node.settings.peer_request_timeout_ms / 1000,
         )  # fmt: skip
-        place.ways.reach = self._way_to
+        place.ways.use(self._way_to)
 
     async def start(self) -> None:
         """Open the door. OSError."""

@@ -73,9 +73,7 @@ class MemberLink:
         """Calls of HTTP that the first node forwards; loaded with the first of them."""
         self.rows = MirroredRows(self._note_ready)
         self.admissions = Admissions(lambda payload: self._ask(payload, self._timeout_s))
-        self.ways = CommitWays(is_first=False)
-        to_first = Way(FIRST, self._ask)
-        self.ways.reach = lambda _: to_first
+        self.ways = CommitWays(is_first=False, reach=lambda _: Way(FIRST, self._ask))
 
     def serve(self, node: Node) -> None:
         """Have this node answer the first one from now on."""

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from pqbroker.conf.sorted_attributes import DYNAMIC_STORES_MAX, SortedAttributes
 from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
-from pqbroker.pq.transactions.participants import Participant
+from pqbroker.pq.transactions.participants import Participant, ReceivedPart, SentRows
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused, ShardLost, StoreFailed
 from pqbroker.storage.kv.commands import INLINE, Command, Concat, DeleteRange, Write
 from pqbroker.storage.kv.tablet import KeyValueTablet
@@ -372,6 +372,14 @@ class SortedTablet:
     def has_locks(self) -> bool:
         """Return True if rows are locked."""
         return bool(self.writes.locks.by_key)
+
+    async def part_of(self, sent: SentRows) -> ReceivedPart:
+        """Return rows that another node has sent, as `ReceivingTablet` says."""
+        from pqbroker.tables.serving.transacted_rows import received_part
+
+        if sent.participant.partition:
+            raise ValueError(f"a sorted tablet has no partition {sent.participant.partition}")
+        return await received_part(self, sent)
 
     def participant(self, partition: int) -> Participant | None:
         """Return the tablet as transactions see it; None: it has no such partition."""

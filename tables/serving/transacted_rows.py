@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
-from pqbroker.pq.transactions.participants import LookAgain, OnTurn
+from pqbroker.pq.transactions.participants import LookAgain, OnTurn, SentRows
 from pqbroker.pq.transactions.stored_forms import PreparedHead
 from pqbroker.storage.engine import CommitRefused
 from pqbroker.storage.kv.commands import Command, Write
@@ -32,31 +32,35 @@ from pqbroker.tables.serving.stored_keys import prepared_key
 from pqbroker.tables.serving.tablet import PlannedCommit, SortedTablet
 from pqbroker.tables.serving.writes import ROWS_OF_TURN, QueuePlace
 from pqbroker.tables.sorted.change_records import CommittedRows
-from pqbroker.tables.sorted.log_entries import NewRow, encode_entry
-from pqbroker.tables.sorted.packed_rows import timestamp_of
+from pqbroker.tables.sorted.log_entries import NewRow, decode_entries, encode_entry
+from pqbroker.tables.sorted.packed_rows import KIND_AT, timestamp_of
 from pqbroker.tables.sorted.store import RowStore
 
 CHECKS_MAX: Final = 10
 """Tries of a look at chunks that are merged meanwhile."""
 _KEYS_OF_LOOKUP: Final = 100
 """Keys that one lookup finds in a chunk: it keeps the blocks that it has read."""
+_READ_IN_LOOP: Final = 64 << 10
+"""Bytes of rows that another node has sent, of which more are read in a thread."""
 _BEGIN_AGAIN = "Begin another transaction: read again, and write by what it finds."
 
 
 class RowsPart:
     """Rows of one tablet. `start`: timestamp at which their transaction began to read; None: no version is too new.
     `check`: raises TableError where the table takes no rows now, asked once the part holds. `move`: progress of a feed,
-    which is committed beside the home alone, and needs no rows."""
+    which is committed beside the home alone, and needs no rows. `is_received`: another node decides, so that readers
+    here do not hear when the timestamp is given."""
 
     def __init__(
         self, tablet: SortedTablet, rows: Sequence[NewRow], start: int | None, check: Callable[[], None] | None = None,
-        move: FeedMove | None = None,
+        move: FeedMove | None = None, *, is_received: bool = False,
     ) -> None:
         assert rows or move is not None, "a part has rows, or the progress of a feed"
         self._tablet = tablet
         self._rows = rows
         self._start = start
         self._move = move
+        self._is_received = is_received
         self._check = tablet.check_writable if check is None else check
         self._place: QueuePlace | None = None
         self._kv: KeyValueTablet | None = None
@@ -82,6 +86,24 @@ class RowsPart:
     @property
     def row_count(self) -> int:
         return len(self._rows)
+
+    @property
+    def position(self) -> int:
+        """Return 0: rows are found by their keys."""
+        return 0
+
+    async def sent(self) -> SentRows:
+        """Return the rows for the node that runs the tablet."""
+        assert self._move is None, "the progress of a feed is committed beside the decision"
+        writes = [(0, self._rows)]
+        if len(self._rows) <= ROWS_OF_TURN:
+            stored = encode_entry(self._tablet.value_columns, writes)
+        else:
+            stored = await asyncio.to_thread(encode_entry, self._tablet.value_columns, writes)
+        return SentRows(self.participant.participant_id, self._start, stored)
+
+    def taken(self, position: int) -> None:
+        """Do nothing: rows are found by their keys."""
 
     def prepares(self, head: PreparedHead) -> None:
         """Say that the decision is made elsewhere."""
@@ -273,7 +295,8 @@ class RowsPart:
         else:
             assert self._head is not None
             if self._is_current:
-                rows = LockedRows(self._head, self._columns, self._rows, len(self._entry), is_in_doubt=False)
+                is_in_doubt, size = self._is_received, len(self._entry)
+                rows = LockedRows(self._head, self._columns, self._rows, size, is_in_doubt=is_in_doubt)
                 self._tablet.transactions.lock(rows)
             self.leave()
             outcome.set_result(None)
@@ -296,3 +319,21 @@ class RowsPart:
     def _is_current(self) -> bool:
         """Return True unless the tablet was lost, or started again, since the part's turn."""
         return self._kv is not None and self._tablet.runs(self._kv)
+
+
+async def received_part(tablet: SortedTablet, sent: SentRows) -> RowsPart:
+    """Return rows that another node has sent, as it got them from `RowsPart.sent`. ValueError; TableError
+    TABLE_CHANGED."""
+    is_short = len(sent.stored) <= _READ_IN_LOOP
+    columns = tablet.value_columns
+    rows = _received(sent.stored, columns) if is_short else await asyncio.to_thread(_received, sent.stored, columns)
+    if not rows:
+        raise ValueError("a part without rows was sent")
+    return RowsPart(tablet, rows, sent.start, is_received=True)
+
+
+def _received(stored: bytes | memoryview, columns: int) -> Sequence[NewRow]:
+    rows = list(decode_entries(bytes(stored)))
+    if any(row.columns != columns for row in rows):
+        raise TableError("TABLE_CHANGED", "the table was altered before its rows were committed", "Send them again.")
+    return [NewRow(row.key, row.version[KIND_AT:]) for row in rows]

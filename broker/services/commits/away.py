@@ -14,7 +14,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from pqbroker.pq.transactions.participants import CommitPart, SentPart, SentRows
 from pqbroker.pq.transactions.stored_forms import CommitDecision, ParticipantId, PreparedHead, TransactionId
@@ -28,12 +28,12 @@ class HomeState(StrEnum):
     """The knowledge of a home about one transaction."""
 
     UNKNOWN = "unknown"
-    """Its cell is not open anywhere."""
+    """A cell is not open anywhere, so nobody knows."""
     UNDECIDED = "undecided"
     """The commit is under way."""
     COMMITTED = "committed"
     NEVER = "never"
-    """It is not committed, and never will be."""
+    """The transaction is not committed, and never will be."""
 
 
 class HomeWord(NamedTuple):
@@ -41,6 +41,14 @@ class HomeWord(NamedTuple):
 
     state: HomeState
     decision: CommitDecision | None = None
+
+    def with_another(self, word: "HomeWord") -> "HomeWord":
+        """Return what two participants say together, of which one may be the home."""
+        return min(self, word, key=lambda one: _MOST_TELLING.index(one.state))
+
+
+_MOST_TELLING: Final = (HomeState.COMMITTED, HomeState.UNDECIDED, HomeState.UNKNOWN, HomeState.NEVER)
+NEVER: Final = HomeWord(HomeState.NEVER)
 
 
 class PreparedEnds(NamedTuple):
@@ -70,8 +78,9 @@ class AwayNodes(Protocol):
     async def finish(self, ends: PreparedEnds) -> Mapping[ParticipantId, str]:
         """End prepared rows wherever they are; return why some were not ended."""
 
-    async def word_of(self, home: ParticipantId, transaction: TransactionId) -> HomeWord:
-        """Return what a home that does not run here says. CommitRefused: nobody answers."""
+    async def word_of(self, homes: Sequence[ParticipantId], transaction: TransactionId) -> HomeWord:
+        """Return what participants that do not run here say, of which one may be the home. CommitRefused: nobody
+        answers."""
 
 
 class AwayParts:

@@ -56,7 +56,7 @@ class AwayQuestions:
 
     async def _ask(self, nodes: AwayNodes, head: PreparedHead) -> HomeWord:
         try:
-            word = await nodes.word_of(head.home, head.transaction)
+            word = await nodes.word_of([head.home], head.transaction)
         except CommitRefused:
             return _UNKNOWN
         if word.state in (HomeState.COMMITTED, HomeState.NEVER):

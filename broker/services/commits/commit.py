@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from pqbroker.broker.services.commits import part_groups
+from pqbroker.broker.services.commits import joint_parts
 from pqbroker.broker.services.commits.away import AwayParts
-from pqbroker.broker.services.commits.part_groups import by_cell, commands_of
+from pqbroker.broker.services.commits.joint_parts import by_cell, commands_of
 from pqbroker.pq.serving.timestamps import NodeTime
 from pqbroker.pq.transactions import commit_states as states
 from pqbroker.pq.transactions.commit_states import CommitChanges, CommitState
@@ -124,7 +124,7 @@ class Commit:
                 if self._elsewhere:
                     await self._prepare()
                 if self._away is not None:
-                    part_groups.check(self._holding)
+                    joint_parts.check(self._holding)
                     await self._away.prepare(self._head, limit.when() or 0.0)
                 self._advance(states.ON_PREPARED)
                 if self.request.is_timed:
@@ -143,7 +143,7 @@ class Commit:
             self._head = await self._new_head()
             for part in self._elsewhere:
                 part.prepares(self._head)
-        await part_groups.enter(self._parts, self._holding)
+        await joint_parts.enter(self._parts, self._holding)
 
     async def _new_head(self) -> PreparedHead:
         """Return what rows are prepared with. Of rows that other nodes prepare no other try of the commit has the same
@@ -165,18 +165,18 @@ class Commit:
         for part in self._beside:
             if not part.participant.storage.shares_cell(home):  # it waited while its tablet was moved
                 raise CommitRefused("tablets came to live in different cells while the commit waited; try again")
-        part_groups.check([*self._holding, *self._holding_beside])
+        joint_parts.check([*self._holding, *self._holding_beside])
 
     async def _prepare(self) -> None:
         """Make the rows of the other cells durable, each cell's in one request."""
-        await part_groups.encode(self._elsewhere, None)
+        await joint_parts.encode(self._elsewhere, None)
         self._check()
         requests: list[Outcome[None]] = []
         for parts in by_cell(self._elsewhere):
             commands = list(commands_of(parts, None).items())
             for part in parts:
                 self._holding.remove(part)
-            request = part_groups.told(parts, execute_together(commands))
+            request = joint_parts.told(parts, execute_together(commands))
             request.add_done_callback(partial(self._prepared, parts))
             requests.append(request)
         for request in requests:
@@ -208,7 +208,7 @@ class Commit:
         decision = CommitDecision(request.transaction, timestamp, now_ms, request.digest, rows, participants)
         is_stored = request.is_kept or bool(participants)
         try:
-            await part_groups.encode(self._beside, timestamp)
+            await joint_parts.encode(self._beside, timestamp)
             self._check()
             if self._away is not None:
                 self._away.check()
@@ -218,7 +218,7 @@ class Commit:
             raise
         stored.add_done_callback(partial(self._decided, decision if is_stored else None))
         try:
-            await part_groups.told(self._beside, stored, self.request.beside)
+            await joint_parts.told(self._beside, stored, self.request.beside)
         except ShardLost as loss:
             self._advance(states.ON_HOME_LOST)
             for participant in (self.home, *self.elsewhere) if is_stored else ():

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Seque
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, NamedTuple
 
-from pqbroker.broker.services.commits.away import AwayNodes, AwayParts, HomeState, HomeWord, away_parts
+from pqbroker.broker.services.commits.away import NEVER, AwayNodes, AwayParts, HomeState, HomeWord, away_parts
 from pqbroker.broker.services.commits.commit import NO_TIMESTAMPS, Commit, CommitRequest, CommitUnknown
 from pqbroker.broker.services.commits.coordinator_home import CoordinatorHome
 from pqbroker.broker.services.commits.finishing import Finishing
@@ -83,7 +83,7 @@ class CommitCounters:
         self.over_cells = 0
         """Commits of several cells, those of insertions included."""
         self.over_nodes = 0
-        """Those of them that other nodes have a part in."""
+        """Commits that other nodes have a part in."""
 
 
 class CommitTrace(NamedTuple):
@@ -468,6 +468,15 @@ class Commits:
             return HomeWord(HomeState.NEVER if is_gone else HomeState.UNKNOWN)
         decision = participant.decisions.get(transaction)
         return HomeWord(HomeState.NEVER if decision is None else HomeState.COMMITTED, decision)
+
+    async def word_elsewhere(self, participants: Sequence[ParticipantId], transaction: TransactionId) -> HomeWord:
+        """Return what participants say that other nodes run, of which one may be the home."""
+        if self.away is None or not participants:
+            return NEVER
+        try:
+            return await self.away.word_of(participants, transaction)
+        except CommitRefused:
+            return HomeWord(HomeState.UNKNOWN)
 
     async def received(self, sent: SentRows) -> ReceivedPart:
         """Return rows that another node has sent as a part. ValueError, CommitRefused, TableError."""

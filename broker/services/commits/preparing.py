@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from pqbroker.broker.services.commits import part_groups
+from pqbroker.broker.services.commits import joint_parts
 from pqbroker.broker.services.commits.away import PreparedEnds
 from pqbroker.broker.services.commits.commits import Commits
 from pqbroker.pq.transactions.participants import CommitPart, LookAgain, ReceivedPart, SentRows
@@ -56,14 +56,14 @@ async def _prepared(commits: Commits, head: PreparedHead, parts: Sequence[Receiv
     holding: list[CommitPart] = []
     requests: list[Outcome[None]] = []
     try:
-        await part_groups.enter(parts, holding)
-        await part_groups.encode(parts, None)
-        part_groups.check(holding)
-        for cell in part_groups.by_cell(parts):
-            commands = list(part_groups.commands_of(cell, None).items())
+        await joint_parts.enter(parts, holding)
+        await joint_parts.encode(parts, None)
+        joint_parts.check(holding)
+        for cell in joint_parts.by_cell(parts):
+            commands = list(joint_parts.commands_of(cell, None).items())
             for one in cell:
                 holding.remove(one)
-            request = part_groups.told(cell, execute_together(commands))
+            request = joint_parts.told(cell, execute_together(commands))
             request.add_done_callback(partial(_watch, commits, head, cell))
             requests.append(request)
         for request in requests:

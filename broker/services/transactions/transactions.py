@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from pqbroker.broker.ground.access import AclOperation, check_access, is_allowed
+from pqbroker.broker.services.commits.away import HomeState
 from pqbroker.broker.services.commits.commit import CommitRequest, CommitUnknown
 from pqbroker.broker.services.commits.commits import Commits
 from pqbroker.broker.services.commits.open_transactions import (
@@ -23,7 +24,7 @@ from pqbroker.broker.services.transactions.callers import TransactionsCaller
 from pqbroker.broker.services.transactions.kafka_side import GivenOffset, joined_commit, take_along, topics_of
 from pqbroker.broker.services.transactions.writes import TableWrite, digest_of, in_a_thread, parts_of, with_offsets
 from pqbroker.pq.transactions.participants import LookAgain, Participant
-from pqbroker.pq.transactions.stored_forms import CommitDecision, TransactionId
+from pqbroker.pq.transactions.stored_forms import CommitDecision, ParticipantId, TransactionId
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.uninterrupted import uninterrupted
@@ -137,7 +138,7 @@ async def commit(
     many = sum(len(each.items) for each in writes) > _FEW_ROWS
     digest = with_offsets(await in_a_thread(writes) if many else digest_of(writes), offsets)
     if one is None:
-        return _decided_before(caller, number, writes, digest)
+        return await _decided_before(caller, number, writes, digest)
     if one.state is not TransactionState.OPEN and one.digest == digest:
         decision = await _told(one)
         return CommittedTransaction(decision.timestamp, decision.row_count, is_repeated=True)
@@ -241,7 +242,7 @@ async def _told(one: OpenTransaction) -> CommitDecision:
     raise TableError("TRANSACTION_ENDED", f"transaction {one.name} is aborted: {one.cause}", _START)
 
 
-def _decided_before(
+async def _decided_before(
     caller: TransactionsCaller, number: TransactionId, writes: Sequence[TableWrite], digest: bytes
 ) -> CommittedTransaction:
     """Return what was decided of a transaction that this process does not know: it was started before a restart, or
@@ -252,13 +253,15 @@ def _decided_before(
     for name in {each.table for each in writes}:
         is_known &= _is_known(caller, name)
         candidates += _participants(caller, name)
-    for participant in candidates:
-        decision = participant.decisions.get(number)
+    known = [participant.decisions.get(number) for participant in candidates]
+    away = [one for name in sorted({each.table for each in writes}) for one in _elsewhere(caller, name)]
+    word = await _commits(caller).word_elsewhere(away, number)
+    for decision in (*known, word.decision):
         if decision is not None and decision.digest == digest:
             return CommittedTransaction(decision.timestamp, decision.row_count, is_repeated=True)
         if decision is not None:
             raise _changed(number.hex())
-    if not is_known:
+    if not is_known or word.state is not HomeState.NEVER:
         text = f"tablets that transaction {number.hex()} may have been committed in are not open"
         raise TableError("COMMIT_UNKNOWN", text, "Send the same commit again when GET /v1/cells shows cells open.")
     check_open(None, number.hex())
@@ -266,12 +269,16 @@ def _decided_before(
 
 
 def _is_known(caller: TransactionsCaller, name: str) -> bool:
-    """Return True if all decisions that lie in tablets of a table are known."""
+    """Return True if all decisions that lie in tablets of a table are known here, or at other nodes."""
     opened = caller.node.cell.current
     table, topic = opened.sorted_tables.get(name), opened.topics.get(name)
     if table is not None:
         return all(tablet.transactions.is_known and tablet.kv.lost is None for tablet in table.tablets)
-    return topic is None or all(one.is_loaded and not one.storage.is_lost for one in topic.partitions)
+    commits = _commits(caller)
+    return topic is None or all(
+        (one.is_loaded and not one.storage.is_lost) or commits.is_elsewhere(one.storage.tablet_id)
+        for one in topic.partitions
+    )
 
 
 def _participants(caller: TransactionsCaller, name: str) -> list[Participant]:
@@ -282,6 +289,14 @@ def _participants(caller: TransactionsCaller, name: str) -> list[Participant]:
         return [tablet.transactions for tablet in table.tablets]
     partitions = () if topic is None else topic.partitions
     return [one.known_transactions for one in partitions if one.known_transactions is not None]
+
+
+def _elsewhere(caller: TransactionsCaller, name: str) -> list[ParticipantId]:
+    """Return the participants of a table that other nodes run. Sorted tables are served at this node alone."""
+    opened = caller.node.cell.current
+    topic = opened.topics.get(name)
+    ids = [] if topic is None else [ParticipantId(one.storage.tablet_id, one.index) for one in topic.partitions]
+    return [number for number in ids if opened.commits.is_elsewhere(number.tablet_id)]
 
 
 def _changed(name: str) -> TableError:

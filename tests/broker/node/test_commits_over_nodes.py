@@ -148,8 +148,9 @@ def test_a_second_node_that_is_killed_before_it_has_heard_of_the_decision_writes
 def test_a_first_node_that_is_killed_before_the_decision_leaves_nothing(nodes: SeveralNodes) -> None:
     table = make_table(nodes, "undecided")
     both = [table.here[0], table.there[0]]
-    answer = with_held_decision(nodes, table.cells[both[0]], lambda: kill(nodes, 1), insertion(nodes, table, both))
-    assert answer is None
+    path, body = f"transactions/{begin(nodes)}/commit", {"writes": writes(table, both)}
+    ask = partial(Asked, nodes, path, body)
+    assert with_held_decision(nodes, table.cells[both[0]], lambda: kill(nodes, 1), ask) is None
     wait_until(lambda: nodes.answers(1.0), "the first node serves again", PATIENCE_S)
     began = time.monotonic()
     until_inserted(nodes, table, 2, [table.there[0]])
@@ -158,6 +159,8 @@ def test_a_first_node_that_is_killed_before_the_decision_leaves_nothing(nodes: S
     until_inserted(nodes, table, 3, both)
     found = rows_in(nodes, table)
     assert (found[both[0]], found[both[1]]) == ([3], [2, 3])
+    status, told = call(nodes, path, body)
+    assert (status, told["error"]["code"]) == (404, "NO_TRANSACTION"), told
 
 
 @pytest.mark.parametrize("has_part_here", [True, False])
