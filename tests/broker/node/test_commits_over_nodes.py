@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.broker.node.test_groups_over_nodes import PARTITIONS, PATIENCE_S, at_node, kill, leaders
+from tests.broker.node.test_groups_over_nodes import PARTITIONS, PATIENCE_S, at_node, committed, kill, leaders
 from tests.broker.node.test_http_over_nodes import call, is_served_by_both
 from tests.support.several_nodes import SeveralNodes
 from tests.support.waiting import wait_until
@@ -108,6 +108,19 @@ def test_a_transaction_over_sorted_and_ordered_tablets_of_both_nodes_has_one_tim
     assert rows_in(nodes, table) == [[7]] * PARTITIONS
 
 
+def test_rows_and_offsets_of_a_group_at_both_nodes_are_committed_together(nodes: SeveralNodes) -> None:
+    table = make_table(nodes, "consumed")
+    every = list(range(PARTITIONS))
+    offsets = [{"group": "consumers", "topic": table.name, "partition": index, "offset": 5} for index in every]
+    body = {"writes": writes(table, every), "offsets": offsets}
+    path = f"transactions/{begin(nodes)}/commit"
+    status, told = call(nodes, path, body)
+    assert status == 200, told
+    wait_until(lambda: rows_in(nodes, table) == [[1]] * PARTITIONS, "rows at both nodes", PATIENCE_S)
+    assert committed(at_node(nodes, 2), "consumers", table.name) == [5] * PARTITIONS
+    assert call(nodes, path, body) == (200, {**told, "duplicate": True})
+
+
 def test_a_commit_whose_node_says_nothing_is_aborted_and_its_rows_go(nodes: SeveralNodes) -> None:
     table = make_table(nodes, "silent")
     both = [table.here[0], table.there[0]]
@@ -187,7 +200,7 @@ def test_a_first_node_that_is_killed_behind_the_decision_has_it_carried_out(
 def test_commits_are_whole_while_nodes_are_killed_at_any_moment(nodes: SeveralNodes) -> None:
     table = make_table(nodes, "killed")
     every, seed = list(range(PARTITIONS)), random.randrange(1 << 30)
-    rng, committed, unknown = random.Random(seed), list[int](), list[int]()
+    rng, known, unknown = random.Random(seed), list[int](), list[int]()
     for number in range(8):
         until_inserted(nodes, table, -1, every)
         transaction = begin(nodes)
@@ -197,7 +210,7 @@ def test_commits_are_whole_while_nodes_are_killed_at_any_moment(nodes: SeveralNo
         kill(nodes, 1 + number % 2)
         answer = asked.join()
         if answer is not None and answer[0] == 200:
-            committed.append(number)
+            known.append(number)
         elif answer is None or answer[0] >= 500:
             unknown.append(number)
     until_inserted(nodes, table, -1, every)
@@ -205,7 +218,7 @@ def test_commits_are_whole_while_nodes_are_killed_at_any_moment(nodes: SeveralNo
     seen = {tuple(row for row in rows if row >= 0) for rows in found}
     assert len(seen) == 1, (seed, found)
     (rows,) = seen
-    assert set(committed) <= set(rows) <= {*committed, *unknown}, (seed, committed, unknown)
+    assert set(known) <= set(rows) <= {*known, *unknown}, (seed, known, unknown)
     assert len(rows) == len(set(rows)), (seed, rows)
 
 

@@ -190,7 +190,7 @@ def _take(consumer: Consumer, count: int) -> list[int]:
     return found
 
 
-def _committed(client: Settings, group_id: str, topic: str) -> list[int]:
+def committed(client: Settings, group_id: str, topic: str) -> list[int]:
     """Return the offset of each partition, as soon as all of them are known."""
     admin = AdminClient(client)
     asked = [ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic, one) for one in range(PARTITIONS)])]
@@ -218,7 +218,7 @@ def test_a_group_that_begins_at_a_member_reads_and_commits_at_both_nodes(nodes: 
     consumer.commit(asynchronous=False)
     consumer.close()
     for number in (1, 2):
-        assert _committed(at_node(nodes, number), "readers", "read") == [10] * PARTITIONS
+        assert committed(at_node(nodes, number), "readers", "read") == [10] * PARTITIONS
         admin = AdminClient(at_node(nodes, number))
         wait_until(partial(_lists_once, admin, "readers"), "the group is listed, by one node", PATIENCE_S)
 
@@ -229,7 +229,7 @@ def test_groups_and_transactions_over_nodes_stay_whole_though_each_node_is_kille
     copier = _Copier(client, "copied", "copiers")
     copier.transact(range(8))
     copier.transact(range(8, 16), is_commit=False)
-    assert _committed(client, "copiers", "copied") == [8] * PARTITIONS
+    assert committed(client, "copiers", "copied") == [8] * PARTITIONS
     reader = _member({**client, "isolation.level": "read_committed"}, "killed", "copied")
     assert sorted(_take(reader, 8)) == list(range(8))
     reader.commit(asynchronous=False)
@@ -239,15 +239,15 @@ def test_groups_and_transactions_over_nodes_stay_whole_though_each_node_is_kille
     expected = [*range(8), *range(16, 40)]
     for number in (1, 2):
         assert _read_committed(at_node(nodes, number), "copied", len(expected)) == expected
-    assert _committed(client, "copiers", "copied") == [40] * PARTITIONS
+    assert committed(client, "copiers", "copied") == [40] * PARTITIONS
     assert sorted(_take(reader, 24)) == list(range(16, 40))
     reader.commit(asynchronous=False)
     reader.close()
-    offsets = _committed(client, "killed", "copied")
+    offsets = committed(client, "killed", "copied")
     again = _member({**client, "isolation.level": "read_committed"}, "killed", "copied")
     copier.transact(range(40, 48))
     assert sorted(_take(again, 8)) == list(range(40, 48))
     again.commit(asynchronous=False)
     again.close()
-    assert all(after > before for before, after in zip(offsets, _committed(client, "killed", "copied"), strict=True))
+    assert all(after > before for before, after in zip(offsets, committed(client, "killed", "copied"), strict=True))
     copier.close()
