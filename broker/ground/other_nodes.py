@@ -21,3 +21,6 @@ class OtherNodes(Protocol):
 
     def tell_web(self, node: int, told: Any) -> None:
         """Have a node, if it is reached, take a note about a stream."""
+
+    async def work_on_tablets(self, node: int, asked: Any) -> Any:
+        """Have a node do some work on sorted tablets that it runs; return what it says at the end. NodeSilent."""

@@ -26,7 +26,7 @@ from pqbroker.broker.node.sample_forms import decode_samples
 from pqbroker.broker.peers.link_rules import LinkBusy
 from pqbroker.broker.peers.peer_frames import LinkBroken
 from pqbroker.broker.peers.peer_link import PeerDoor, PeerLink, PeerRefused
-from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
+from pqbroker.broker.peers.peer_methods import WORK_GOES_ON, PeerMethod, decode_peer_call, encode_peer_call
 from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
 from pqbroker.pq.serving.timestamps import NodeTimestamps
 from pqbroker.storage.bundles.bundle import BundleRefused
@@ -68,6 +68,8 @@ class FirstPlace:
         """True once the whole broker stops: then cells stay where they are."""
         self._told: dict[PeerLink, dict[CellId, Mapping[TabletId, int]]] = {}
         """Links that follow, each with what its node knows of tablets that others run."""
+        self._works = 0
+        """Work on sorted tablets that other nodes were given, which numbers it."""
         self.copies = PartitionCopies(
             lambda: self._node.cell.current, place.elsewhere, self._link_to,
             node.settings.peer_request_timeout_ms / 1000,
@@ -133,11 +135,24 @@ class FirstPlace:
 
     async def ask_web(self, node: int, asked: Any, body: bytes) -> tuple[Any, bytes]:
         """Have another node serve a call of HTTP. NodeSilent."""
+        return await self._ask(node, PeerMethod.WEB, asked, body)
+
+    async def work_on_tablets(self, node: int, asked: Any) -> Any:
+        """Have another node do some work on sorted tablets; return what it says at the end. NodeSilent."""
+        self._works += 1
+        work = self._works
+        while True:
+            told, _ = await self._ask(node, PeerMethod.TABLETS, [work, asked], b"")
+            if told != WORK_GOES_ON:
+                return told
+
+    async def _ask(self, node: int, method: PeerMethod, asked: Any, body: bytes) -> tuple[Any, bytes]:
+        """Ask another node for what it answers once it serves the scheme as it is now. NodeSilent."""
         link = self._link_of(node)
         if link is None:
             raise NodeSilent(f"node {node} is not linked to the first one")
         try:
-            payload = encode_peer_call(PeerMethod.WEB, asked, body)
+            payload = encode_peer_call(method, [self._node.cell.current.scheme.changes.number, asked], body)
             answer = await link.ask(payload, self._node.settings.peer_request_timeout_ms / 1000)
             _, head, answered = decode_peer_call(answer)
         except (LinkBroken, LinkBusy, PeerRefused) as refused:

@@ -29,6 +29,7 @@ from pqbroker.storage.engine import CommitRefused
 from pqbroker.storage.ids import CellId, TabletId
 
 if TYPE_CHECKING:
+    from pqbroker.broker.node.served_tablets import ServedTablets
     from pqbroker.broker.web.peer_calls import PeerCalls
 
 log = logging.getLogger(__name__)
@@ -40,9 +41,16 @@ def _load_web() -> Any:
     return peer_calls
 
 
+def _load_tablets() -> Any:
+    from pqbroker.broker.node import served_tablets
+
+    return served_tablets
+
+
 _COMES_AGAIN_S: Final = 0.1
 """Seconds between tries to reach the first node."""
 _web: LoadedLater[Any] = LoadedLater(_load_web)
+_tablets: LoadedLater[Any] = LoadedLater(_load_tablets)
 _NOTHING: Final[dict[CellId, dict[TabletId, int]]] = {}
 
 
@@ -71,6 +79,8 @@ class MemberLink:
         self._node: Node | None = None
         self._web: PeerCalls | None = None
         """Calls of HTTP that the first node forwards; loaded with the first of them."""
+        self._tablets: ServedTablets | None = None
+        """Work on sorted tablets for the first node; loaded with the first of it."""
         self.rows = MirroredRows(self._note_ready)
         self.admissions = Admissions(lambda payload: self._ask(payload, self._timeout_s))
         self.ways = CommitWays(is_first=False, reach=lambda _: Way(FIRST, self._ask))
@@ -92,9 +102,13 @@ class MemberLink:
         """Have what this node serves follow the mirrors, for as long as this runs."""
 
         async def changed() -> None:
-            opened = serving()
-            await opened.topics.follow_scheme()
-            await opened.others.follow_homes()
+            opened, number = serving(), self.rows.scheme_number
+            try:
+                await opened.topics.follow_scheme()
+                await opened.sorted_tables.follow_scheme()
+                self.rows.note_followed(number)
+            finally:  # a cell that takes no change can be given away all the same
+                await opened.others.follow_homes()
 
         await self.rows.follow(changed)
 
@@ -167,8 +181,11 @@ class MemberLink:
             method, head, body = decode_peer_call(payload)
         except LinkBroken as broken:
             raise PeerRefused(str(broken)) from broken
-        if method is PeerMethod.WEB and self._node is not None:
-            return await self._serve_web(self._node, head, body)
+        if method in (PeerMethod.WEB, PeerMethod.TABLETS) and self._node is not None:
+            asked = await self._followed(head)
+            if method is PeerMethod.WEB:
+                return await self._serve_web(self._node, asked, body)
+            return encode_peer_call(method, await self._work(self._node, asked))
         if method is PeerMethod.SAMPLES and self._node is not None:
             taken = await self._node.turns.finish(samples(self._node.metrics))
             return encode_peer_call(method, None, await asyncio.to_thread(encode_samples, taken))
@@ -185,6 +202,30 @@ class MemberLink:
         self._lost.set()
         if self._web is not None:
             self._web.close()
+        if self._tablets is not None:
+            self._tablets.close()
+
+    async def _followed(self, head: Any) -> Any:
+        """Return what is asked, once this node serves what the scheme had when it was asked. PeerRefused."""
+        try:
+            number, asked = head
+            async with asyncio.timeout(self._terms.silence_s):
+                await self.rows.followed(int(number))
+        except (TypeError, ValueError) as bad:
+            raise PeerRefused(f"a question with a number of the scheme was expected: {bad}") from bad
+        except TimeoutError:
+            raise PeerRefused("it does not serve yet what was changed last") from None
+        return asked
+
+    async def _work(self, node: Node, asked: Any) -> Any:
+        """Do a part of some work on sorted tablets. PeerRefused."""
+        if self._tablets is None:
+            serving = await _tablets.get()
+            self._tablets = self._tablets or serving.ServedTablets(node)
+        try:
+            return await self._tablets.answer(asked)
+        except ValueError as bad:
+            raise PeerRefused(str(bad)) from bad
 
     async def _serve_web(self, node: Node, asked: Any, body: memoryview) -> bytes:
         """Answer a call of HTTP, or a question about a stream of one. PeerRefused."""

@@ -18,7 +18,7 @@ from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.ids import CellId
 from pqbroker.storage.tablets.mirror import Mirror, MirrorRefused
 from pqbroker.storage.tablets.mirror_copy import put_difference, put_operations
-from pqbroker.storage.tablets.numbered_changes import NumberedChange, SnapshotPortion
+from pqbroker.storage.tablets.numbered_changes import NO_CHANGE, NumberedChange, SnapshotPortion
 from pqbroker.storage.tablets.row_sets import RowChanges
 from pqbroker.storage.tablets.scheme import Scheme
 from pqbroker.storage.tablets.scheme_state import SchemeState
@@ -47,11 +47,29 @@ class MirroredRows:
         self._steps: deque[_CopyStep] = deque()
         self._wake = asyncio.Event()
         self._copies: dict[str, Scheme | Hive] = {}
+        self._followed = NO_CHANGE
+        self._noted = asyncio.Event()
 
     @property
     def numbers(self) -> dict[str, int | None]:
         """Return the number of the last change of each mirror."""
         return {name: mirror.number for name, mirror in self._mirrors.items()}
+
+    @property
+    def scheme_number(self) -> int:
+        """Return the number of the last change of the scheme's mirror."""
+        return self._mirrors[SCHEME].number or NO_CHANGE
+
+    def note_followed(self, number: int) -> None:
+        """Note that this node serves what the scheme has up to a change."""
+        self._followed = max(self._followed, number)
+        self._noted.set()
+        self._noted = asyncio.Event()
+
+    async def followed(self, number: int) -> None:
+        """Return when this node serves what the scheme has up to a change."""
+        while self._followed < number:
+            await self._noted.wait()
 
     def age_ms(self, now_ms: int) -> int | None:
         """Return how long ago both mirrors were known to be all that there is; None: they never were."""

@@ -244,7 +244,9 @@ class Server:
             looks += [member.watch(), member.follow(self._serving), member.keep_telling(self._serving)]
         if self._first is not None:
             looks += [self._first.keep_telling(), self._first.keep_placing(), self._first.copies.run()]
-        works = (self.node.feeding.run(self.node), self.node.cleaner.run(self.node), self.node.health.run(self.node))
+        works = [self.node.cleaner.run(self.node), self.node.health.run(self.node)]
+        if self._member is None:  # a table has one feed, whose progress one node knows
+            works.append(self.node.feeding.run(self.node))
         periodic = (self._retain(), self._trim_queues(), self._renew(), self._take_series(), *works, *looks)
         for work in (self._cell.watch(self._opened), *periodic):
             task = loop.create_task(work)

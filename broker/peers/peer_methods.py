@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from pqbroker.broker.peers.peer_frames import LinkBroken
 
+WORK_GOES_ON: Final = {"goes_on": True}
+"""Answer to `PeerMethod.TABLETS` while the work is not done: it is asked for again."""
 _HEAD_LENGTH: Final = struct.Struct(">BI")
 
 
@@ -38,7 +40,8 @@ class PeerMethod(IntEnum):
     SAMPLES = 12
     """The first node asks another one for the samples of its metrics."""
     WEB = 13
-    """The first node has another one serve a call of HTTP, or reads a stream of one."""
+    """The first node has another one serve a call of HTTP, or reads a stream of one. The head has the number of the
+    scheme's last change before it, as that of `TABLETS` has."""
     COPY_OFFSETS = 20
     """The first node asks for the offsets of groups in some tablets."""
     COMMIT_OFFSETS = 21
@@ -55,6 +58,8 @@ class PeerMethod(IntEnum):
     """A node has prepared rows written or dropped wherever they are."""
     ASK_HOME = 42
     """A node asks the home of prepared rows for their decision, wherever it is."""
+    TABLETS = 30
+    """The first node has another one do some work on sorted tablets that it runs."""
 
 
 def encode_peer_call(method: PeerMethod, head: Any, body: bytes | memoryview = b"") -> bytes:

@@ -78,6 +78,11 @@ class Leaders:
         number = node_of(self._homes(), cell, len(self.nodes))
         return NO_NODE if number is None else self.nodes[number - 1]
 
+    def other_node(self, cell: CellId) -> int | None:
+        """Return the number of the other node that runs a cell; None: this one does, or none does yet."""
+        node = self.own if len(self.nodes) == 1 else self.of_cell(cell)
+        return None if node in (self.own, NO_NODE) else self.nodes.index(node) + 1
+
     def foreign_cell(self, topic: Topic, partitions: Iterable[int] | None = None) -> CellId | None:
         """Return a cell with some of these partitions, or of all, that this node does not run; None: it runs all."""
         if len(self.nodes) == 1:

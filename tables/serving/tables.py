@@ -6,19 +6,21 @@
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from pqbroker.conf.sorted_attributes import CHANGES_ATTRIBUTE
 from pqbroker.storage.bundles.open_cells import OpenCells
-from pqbroker.storage.engine import CommitRefused
+from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.tablets.hosting import TabletHost
+from pqbroker.storage.tablets.row_sets import Row
 from pqbroker.storage.tablets.scheme import Scheme
-from pqbroker.storage.tablets.scheme_objects import SORTED_TABLE
+from pqbroker.storage.tablets.scheme_objects import SORTED_TABLE, SORTED_TABLES
 from pqbroker.storage.tablets.scheme_state import Tombstone
 from pqbroker.storage.tablets.scheme_tables import SortedTableChanges, SortedTableRecord
 from pqbroker.storage.tablets.tablet import TabletType
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from pqbroker.tables.serving.table import SortedTable, SortedTableOwner
     from pqbroker.tables.serving.tablet import SortedTablet
 
+_FOLLOWED_AT_ONCE: Final = 100
+"""Tables that are looked at before the loop's other work has its turn."""
+_log = logging.getLogger(__name__)
 
 
 class SortedTables:
@@ -53,6 +58,8 @@ class SortedTables:
         self._by_id: dict[bytes, SortedTable] = {}
         self._reserved: dict[str, str] = {}
         """Paths of tables by the topic that is about to get their changes."""
+        self._followed: dict[bytes, Row] = {}
+        """Rows of the scheme that are served as they are, by the id of the table."""
 
     async def start(self) -> None:
         """Start every table's tablets; create those that a crash kept from being."""
@@ -69,6 +76,85 @@ class SortedTables:
             for tablet_id, _, _ in _wanted(record, cell):
                 tablet = table.tablets[record.tablets.index(tablet_id)]
                 await host.start(tablet_id, tablet, self.changes, tablet.lose)
+
+    async def follow_scheme(self) -> None:
+        """Serve tables as the scheme has them now, which another node has changed. CommitRefused, ShardLost: the others
+        are served so all the same."""
+        refusals: list[CommitRefused | ShardLost] = []
+        async with self.changes:
+            stored: Any = self._scheme.rows(SORTED_TABLES)
+            rows: dict[bytes, Row] = {key[0]: row for key, row in stored.items()}
+            self._followed = {table_id: row for table_id, row in self._followed.items() if table_id in rows}
+            for table in [table for table_id, table in self._by_id.items() if table_id not in rows]:
+                await self._end(table)
+                self._reclaim_here(table.record, table.record.tablets)
+            for number, (table_id, row) in enumerate(rows.items()):
+                if number % _FOLLOWED_AT_ONCE == _FOLLOWED_AT_ONCE - 1:
+                    await asyncio.sleep(0)
+                if self._followed.get(table_id) is row:
+                    continue
+                try:
+                    await self._follow(table_id, row)
+                    self._followed[table_id] = row
+                except (CommitRefused, ShardLost) as refused:
+                    refusals.append(refused)
+        if refusals:
+            raise refusals[0]
+
+    async def follow_states(self, table: "SortedTable", indexes: Iterable[int]) -> None:
+        """Have tablets serve rows or not as the record says, but for those that change their state. CommitRefused: a
+        transaction keeps one from its unmount."""
+        from pqbroker.tables.mount import MountState
+
+        for index in indexes:
+            tablet = table.tablets[index]
+            if index in table.moving:
+                continue
+            if table.record.states[index] != MountState.UNMOUNTED.value:
+                tablet.mount()
+            elif tablet.is_mounted:
+                try:
+                    await tablet.unmount()
+                except TableError as refusal:
+                    raise CommitRefused(f"{tablet.name} is not unmounted yet: {refusal.message}") from refusal
+
+    async def _follow(self, table_id: bytes, row: Row) -> None:
+        """Serve a table as its row says. One that no version wrote stays as it was."""
+        from pqbroker.tables.sorted.schema import read_sorted_schema
+
+        try:
+            record = SortedTableRecord.read(table_id, row)
+            read_sorted_schema(record.columns, len(record.columns))
+        except (ValueError, LookupError, TypeError, TableError) as unreadable:
+            _log.error("sorted table %s is unreadable and stays as it was: %s", table_id.hex(), unreadable)
+            return
+        table = self._by_id.get(table_id)
+        if table is None:
+            await self._create_tablets([record])
+            await self._serve(record)
+            return
+        if (record.tablets, record.cells) != (table.record.tablets, table.record.cells):
+            await self._create_tablets([record])
+            await self._follow_tablets(table, record)
+        before = feeds_of(table.record)
+        table.use(record)
+        if before != feeds_of(record):
+            self.mark_feeds()
+        await self.follow_states(table, range(len(table.tablets)))
+        self.background.look_soon()
+
+    async def _follow_tablets(self, table: "SortedTable", record: SortedTableRecord) -> None:
+        """Serve the tablets of a record whose tablets, or their cells, are others than before; those here exist."""
+        before = table.record
+        cells = {tablet_id: record.cell_of(index) for index, tablet_id in enumerate(record.tablets)}
+        left = [tablet for index, tablet in enumerate(before.tablets) if cells.get(tablet) != before.cell_of(index)]
+        for tablet_id in left:
+            await self._cells.host_of(tablet_id).stop_tablet(tablet_id)
+        table.moving.clear()  # tablets may have other numbers now
+        await self._start_new(table, record)
+        for index in [index for index, tablet_id in enumerate(record.tablets) if tablet_id in left]:
+            await self._start_tablet(record, index, table.tablets[index])
+        self._reclaim_here(before, left)
 
     def owner(self, object_id: bytes) -> "SortedTableOwner | None":
         table = self._by_id.get(object_id)
@@ -225,23 +311,33 @@ class SortedTables:
         removed = () if tombstone is None else tombstone.tablets
         for tablet_id in removed:
             await self._cells.host_of(tablet_id).stop_tablet(tablet_id)
-        for index in table.take_tablets(record):
-            host = self._cells.host(record.cell_of(index))
-            tablet_id, tablet = record.tablets[index], table.tablets[index]
-            if host is None:
-                tablet.await_cell(self._cells.absent_storage(tablet_id))
-            else:
-                await host.start(tablet_id, tablet, self.changes, tablet.lose)
+        await self._start_new(table, record)
         if tombstone is not None:
             self._reclaim(before, removed, tombstone.topic_id)
+
+    async def _start_new(self, table: "SortedTable", record: SortedTableRecord) -> None:
+        """Have a table take a record with other tablets, and start those that it had not."""
+        for index in table.take_tablets(record):
+            await self._start_tablet(record, index, table.tablets[index])
+
+    async def _start_tablet(self, record: SortedTableRecord, index: int, tablet: "SortedTablet") -> None:
+        tablet_id, host = record.tablets[index], self._cells.host(record.cell_of(index))
+        if host is None:
+            tablet.await_cell(self._cells.absent_storage(tablet_id))
+        else:
+            await host.start(tablet_id, tablet, self.changes, tablet.lose)
 
     def _reclaim(self, record: SortedTableRecord, tablets: Collection[TabletId], tombstone_id: bytes) -> None:
         """Begin to remove tablets that a table had, then forget their tombstone. Cells that are not open remove them
         when they are."""
+        self._reclaim_here(record, tablets)
+        self._cells.system.reclaim(tablets, partial(self._scheme.forget_tombstones, tombstone_id))
+
+    def _reclaim_here(self, record: SortedTableRecord, tablets: Collection[TabletId]) -> None:
+        """Begin to remove tablets that a table had from the open cells beside the system cell."""
         for cell, host in self._cells.hosts():
             if cell != SYSTEM_CELL:
                 host.reclaim([tablet_id for tablet_id, _, _ in _wanted(record, cell) if tablet_id in tablets])
-        self._cells.system.reclaim(tablets, partial(self._scheme.forget_tombstones, tombstone_id))
 
     async def _delete(self, table: "SortedTable") -> None:
         await table.end_transactions()  # rows of others may wait for a decision of its tablets
@@ -251,25 +347,26 @@ class SortedTables:
             except BaseException:
                 table.resume_writes()
                 raise
-            self._tables.pop(record.name, None)
-            self._by_id.pop(record.table_id, None)
-            if feeds_of(record):
-                self.mark_feeds()
-            for tablet in table.tablets:
-                await self.background.leave(tablet)
-            await self._stop_tablets(table)
+            await self._end(table)
             self._reclaim(record, record.tablets, record.table_id)
+
+    async def _end(self, table: "SortedTable") -> None:
+        """Serve a table that was deleted no more."""
+        record = table.record
+        self._tables.pop(record.name, None)
+        self._by_id.pop(record.table_id, None)
+        if feeds_of(record):
+            self.mark_feeds()
+        for tablet in table.tablets:
+            await self.background.leave(tablet)
+        await self._stop_tablets(table)
 
     async def _serve(self, record: SortedTableRecord) -> "SortedTable":
         from pqbroker.tables.serving.table import SortedTable
 
         table = SortedTable(record, self.share)
-        for index, (tablet_id, tablet) in enumerate(zip(record.tablets, table.tablets, strict=True)):
-            host = self._cells.host(record.cell_of(index))
-            if host is None:
-                tablet.await_cell(self._cells.absent_storage(tablet_id))
-            else:
-                await host.start(tablet_id, tablet, self.changes, tablet.lose)
+        for index, tablet in enumerate(table.tablets):
+            await self._start_tablet(record, index, tablet)
         self.background.start()
         self._tables[record.name] = self._by_id[record.table_id] = table
         if feeds_of(record):

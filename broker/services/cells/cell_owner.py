@@ -332,7 +332,8 @@ class CellOwner:
                     tablet_id, generation,
                 )  # fmt: skip
 
-        await self._gather_feeds()
+        if self._around.place.mirrored is None:
+            await self._gather_feeds()
 
     async def _gather_feeds(self) -> None:
         """Have partitions of change feeds that were left behind follow their tablets."""

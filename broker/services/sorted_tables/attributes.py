@@ -13,6 +13,7 @@ from pqbroker.broker.services.sorted_tables.change_feeds import (
     with_feed_name,
 )
 from pqbroker.broker.services.sorted_tables.finding import find_sorted
+from pqbroker.broker.services.sorted_tables.tablets_away import chunk_sizes, settle_away, tablets_away
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.finding import ALL_TABLETS, TabletRange
 from pqbroker.conf.sorted_attributes import CHANGES_ATTRIBUTE, FORCED_REVISION
@@ -23,8 +24,6 @@ from pqbroker.tables.sorted.attribute_checks import check_sorted_attributes, wit
 from pqbroker.tables.sorted.picking.estimates import check_wave, forced_estimate, periodic_estimate
 
 PERIOD: Final = "auto_compaction_period"
-NODES: Final = 1
-"""Nodes that compact a table's tablets: cells are this node's."""
 
 
 async def set_sorted_attributes(
@@ -38,7 +37,7 @@ async def set_sorted_attributes(
     table = find_sorted(caller, AclOperation.ALTER_CONFIGS, name)
     given = with_feed_name(given)
     check_sorted_attributes(given, table.record.attributes)
-    cost = _cost(table, given, is_agreed=is_agreed)
+    cost = await _cost(caller, table, given, is_agreed=is_agreed)
 
     def changed(record: SortedTableRecord) -> SortedTableRecord:
         check_sorted_attributes(given, record.attributes)
@@ -55,15 +54,17 @@ async def set_sorted_attributes(
         return await caller.node.cell.current.sorted_tables.change(table, changed), cost
 
 
-def _cost(table: SortedTable, given: Mapping[str, Any], *, is_agreed: bool) -> str:
-    chunks = [chunk.record.size for tablet in table.tablets for chunk in tablet.structure.chunks.values()]
-    period = given.get(PERIOD)
-    if given.get(FORCED_REVISION) is not None:
-        check_wave(sum(chunks), len(chunks), is_agreed=is_agreed)
-        return forced_estimate(sum(chunks), NODES).text
-    if type(period) is int and period > 0:
-        return periodic_estimate(sum(chunks), NODES, period).text
-    return ""
+async def _cost(caller: TablesCaller, table: SortedTable, given: Mapping[str, Any], *, is_agreed: bool) -> str:
+    period: Any = given.get(PERIOD)
+    is_forced = given.get(FORCED_REVISION) is not None
+    is_periodic = type(period) is int and period > 0
+    if not is_forced and not is_periodic:
+        return ""
+    count, size, nodes = await chunk_sizes(caller, table)
+    if is_forced:
+        check_wave(size, count, is_agreed=is_agreed)
+        return forced_estimate(size, nodes).text
+    return periodic_estimate(size, nodes, int(period)).text
 
 
 async def remount_sorted(caller: TablesCaller, name: str, tablets: TabletRange = ALL_TABLETS) -> SortedTable:
@@ -85,6 +86,7 @@ async def remount_sorted(caller: TablesCaller, name: str, tablets: TabletRange =
     finally:
         for tablet in beginning:
             tablet.resume_writes()
+    await settle_away(caller, table, tablets_away(caller, table, range(len(table.tablets))))
     sorted_tables.background.look_soon()
     return table
 

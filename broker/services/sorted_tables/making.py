@@ -14,6 +14,7 @@ from pqbroker.broker.services.sorted_tables.change_feeds import (
     with_feed_name,
 )
 from pqbroker.broker.services.sorted_tables.finding import find_sorted
+from pqbroker.broker.services.sorted_tables.tablets_away import settle_away, tablets_away
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.making import bundle_wanted
 from pqbroker.broker.services.topics.finding import check_creation, topic_resource
@@ -75,7 +76,9 @@ async def create_sorted(caller: TablesCaller, new: NewSortedTable) -> SortedTabl
         tuple(pivots), (state.value,) * count, (), bundle, caller.node.clock(),
     )  # fmt: skip
     with reserved_feed(caller, attributes, name) as feed:
-        return await uninterrupted(_create(caller, wanted, feed))
+        table = await uninterrupted(_create(caller, wanted, feed))
+    await settle_away(caller, table, tablets_away(caller, table, range(count)))
+    return table
 
 
 async def _create(caller: TablesCaller, wanted: SortedTableRecord, feed: str | None) -> SortedTable:

@@ -15,6 +15,8 @@ from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.ground.refusals import REFUSED
 from pqbroker.broker.services.sorted_tables.change_feeds import ready_for_mount
 from pqbroker.broker.services.sorted_tables.finding import find_sorted
+from pqbroker.broker.services.sorted_tables.tablets_away import leave_away, settle_away, tablets_away
+from pqbroker.broker.services.sorted_tables.tablets_here import leave_state
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.mounting import MountChange, cell_wanted
 from pqbroker.pq.serving.topic import Moving
@@ -72,16 +74,16 @@ class _StateChange:
 
 
 async def _reach(caller: TablesCaller, table: SortedTable, way: _StateChange) -> None:
-    begun = way.begun
+    begun, tables = way.begun, caller.node.cell.current.sorted_tables
+    away: Mapping[int, Sequence[int]] = {}
     try:
         for index in way.to_cell:
             await _live_in(caller, table, index, way.cell)
+        away = tablets_away(caller, table, begun)
         if not _MOUNTS.isdisjoint(begun.values()):
             await ready_for_mount(caller, table.record)
-        for index, state in begun.items():
-            await _leave_state(caller, table, index, state, is_forced=way.is_forced)
+        await _leave_states(caller, table, way, away)
         if begun:
-            tables = caller.node.cell.current.sorted_tables
             await tables.change(table, lambda record: _arrived(record, table, begun))
     except _REFUSED as refusal:
         _log.warning("tablets of %s stay as they were: %s", table.record.name, refusal)
@@ -91,22 +93,25 @@ async def _reach(caller: TablesCaller, table: SortedTable, way: _StateChange) ->
             if _is_still(table, index, state):
                 del table.moving[index]
             _follow(table, index)
+        await settle_away(caller, table, away)
         way.end.set_result(None)
     for index in begun:
         await table.tablets[index].mounted()
     caller.node.cell.current.sorted_tables.background.look_soon()
 
 
-async def _leave_state(
-    caller: TablesCaller, table: SortedTable, index: int, state: MountState, *, is_forced: bool
+async def _leave_states(
+    caller: TablesCaller, table: SortedTable, way: _StateChange, away: Mapping[int, Sequence[int]]
 ) -> None:
-    """Write out what a tablet has in memory, and have it serve no more, where its state says so."""
-    tablet, background = table.tablets[index], caller.node.cell.current.sorted_tables.background
-    if state in FLUSHING and not is_forced:
-        await tablet.mounted()
-        await background.flush(tablet)
-    if state is MountState.UNMOUNTING:
-        await tablet.unmount()
+    """Bring tablets to the ends of their states on the way, those of other nodes there."""
+    leaving = {index for indexes in away.values() for index in indexes if way.begun[index] in FLUSHING}
+    there = {node: [index for index in indexes if index in leaving] for node, indexes in away.items()}
+    await leave_away(
+        caller, table, {node: some for node, some in there.items() if some}, way.begun, is_forced=way.is_forced
+    )
+    tables = caller.node.cell.current.sorted_tables
+    for index, state in way.begun.items():
+        await leave_state(tables, table, index, state, is_forced=way.is_forced)
 
 
 def _follow(table: SortedTable, index: int) -> None:

@@ -3,15 +3,17 @@
 import asyncio
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.sorted_tables.finding import find_sorted
+from pqbroker.broker.services.sorted_tables.tablets_away import tablets_away
 from pqbroker.broker.services.tables.arrow_rows import encode_sorted_arrow
 from pqbroker.broker.services.tables.callers import TablesCaller
+from pqbroker.broker.services.tables.finding import ALL_TABLETS, TabletRange
 from pqbroker.broker.services.tables.inserting import GivenRows, check_participants
 from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
 from pqbroker.tables.paths import table_path
@@ -50,12 +52,21 @@ class WrittenRows(NamedTuple):
     """The timestamp of the commit; 0: there was no row."""
 
 
+class RowsAway(Exception):
+    """All rows of a write are for tablets that the node of this number runs, which writes them."""
+
+    def __init__(self, node: int) -> None:
+        super().__init__(f"node {node} runs all tablets that are written")
+        self.node = node
+
+
 async def insert_sorted(caller: TablesCaller, name: str, rows: GivenRows, *, is_update: bool) -> WrittenRows:
     """Write rows, which appear together or not at all; `is_update`: columns that a row leaves out stay as they were,
     else they are null.
 
     KafkaError TOPIC_AUTHORIZATION_FAILED; TableError NO_TABLE, INVALID_ROW, INVALID_STREAM, TOO_MANY_ROWS, WRONG_STATE,
     TOO_MANY_PARTICIPANTS, TABLET_STARTING, TABLET_NOT_OPEN, TABLE_CHANGED, ROW_LOCK_CONFLICT; CommitRefused, ShardLost.
+    RowsAway: nothing is written here.
     """
     table = find_sorted(caller, AclOperation.WRITE, name)
     schema = table.schema
@@ -187,19 +198,44 @@ async def _located(table: SortedTable, keys: Sequence[Any]) -> tuple[list[bytes]
     return encoded, indexes
 
 
-async def look_up_prefix(
-    caller: TablesCaller, name: str, prefix: Any, timestamp: int | None, columns: Sequence[str] | None
-) -> list[dict[str, Any] | None]:
-    """Return the rows whose keys begin with the values of the first key columns, in the order of their keys. The other
-    arguments are those of `look_up`.
-
-    KafkaError TOPIC_AUTHORIZATION_FAILED; TableError as `look_up`, and TOO_MANY_ROWS, TABLET_BUSY.
-    """
+async def tablets_of_keys(caller: TablesCaller, name: str, keys: Sequence[Any]) -> tuple[SortedTable, list[int]]:
+    """Return a table that is read, and the tablet of each key. TableError INVALID_ROW, TOO_MANY_ROWS."""
     table = find_sorted(caller, AclOperation.READ, name)
-    shown = check_columns(table.schema, columns)
+    _, indexes = await _located(table, keys)
+    return table, indexes
+
+
+def tablets_of_prefix(caller: TablesCaller, name: str, prefix: Any) -> tuple[SortedTable, range]:
+    """Return a table that is read, and the tablets whose keys may begin with a prefix. TableError INVALID_ROW."""
+    table = find_sorted(caller, AclOperation.READ, name)
     first, end = encode_prefix(table.schema, prefix, "prefix")
     last = len(table.tablets) if end is None else bisect_left(table.record.pivots, end)
-    tablets = [_readable(table, index) for index in range(table.index_of(first), last)]
+    return table, range(table.index_of(first), last)
+
+
+class PrefixLookup(NamedTuple):
+    """Keys that are looked up by the values of their first columns. `timestamp` and `columns` as `look_up` has them."""
+
+    prefix: Any
+    timestamp: int | None
+    columns: Sequence[str] | None
+    tablets: TabletRange = ALL_TABLETS
+    """Tablets that are read, if they may have such keys."""
+
+
+async def look_up_prefix(caller: TablesCaller, name: str, asked: PrefixLookup) -> list[dict[str, Any] | None]:
+    """Return the rows whose keys begin with the values of the first key columns, in the order of their keys.
+
+    KafkaError TOPIC_AUTHORIZATION_FAILED; TableError as `look_up`, and NO_TABLET, TOO_MANY_ROWS, TABLET_BUSY.
+    """
+    table, indexes = tablets_of_prefix(caller, name, asked.prefix)
+    timestamp = asked.timestamp
+    shown = check_columns(table.schema, asked.columns)
+    first, end = encode_prefix(table.schema, asked.prefix, "prefix")
+    wanted = {*asked.tablets.among(name, len(table.tablets))}
+    tablets = [_readable(table, index) for index in indexes if index in wanted]
+    if not tablets:
+        return []
     share = tablets[0].share
     at = timestamp
     if at is None:
@@ -252,15 +288,19 @@ async def encoded_in_time(rows: GivenRows, encode: Callable[[], list[NewRow]]) -
 
 
 async def _write(caller: TablesCaller, table: SortedTable, schema: SortedSchema, rows: Sequence[NewRow]) -> WrittenRows:
-    """Write rows that were encoded by a schema. TableError TABLE_CHANGED if it was changed meanwhile."""
+    """Write rows that were encoded by a schema. TableError TABLE_CHANGED if it was changed meanwhile; RowsAway."""
     if not rows:
         return WrittenRows(0, 0)
     by_tablet = await split_by_tablet(table, rows)
     if table.schema is not schema:
         text = f"the schema of {table_path(table.record.name)} was changed while the rows were encoded"
         raise TableError("TABLE_CHANGED", text, "Send them again.")
+    away = tablets_away(caller, table, by_tablet)
+    cells = {table.record.cell_of(index) for index in by_tablet}
+    if away:
+        raise RowsAway(*away) if len(cells) == 1 else _over_nodes(table, away)
     check_writable(table, by_tablet)
-    if len({table.record.cell_of(index) for index in by_tablet}) == 1:
+    if len(cells) == 1:
         with suppress(MovedApart):
             parts = [(table.tablets[index].writes, some) for index, some in sorted(by_tablet.items())]
             return WrittenRows(len(rows), await write(parts))
@@ -268,6 +308,17 @@ async def _write(caller: TablesCaller, table: SortedTable, schema: SortedSchema,
     apart = [table.part(index, some, None) for index, some in sorted(by_tablet.items())]
     decision = await caller.node.cell.current.commits.write(apart)
     return WrittenRows(len(rows), decision.timestamp)
+
+
+def _over_nodes(table: SortedTable, away: Mapping[int, Sequence[int]]) -> TableError:
+    """Return the refusal of a write to several cells, some of which other nodes run."""
+    (node, indexes), *_ = sorted(away.items())
+    path = table_path(table.record.name)
+    text = f"the rows are for several cells, and tablet {indexes[0]} of {path} is in one that node {node} runs"
+    return TableError(
+        "TABLETS_OF_OTHER_NODES", f"{text}; a commit over nodes is not possible in this version",
+        "Nothing was written. Write the rows of each tablet by themselves.",
+    )  # fmt: skip
 
 
 async def split_by_tablet(table: SortedTable, rows: Sequence[NewRow]) -> Mapping[int, Sequence[NewRow]]:
@@ -290,7 +341,7 @@ def _apart(pivots: Sequence[bytes], rows: Sequence[NewRow]) -> Mapping[int, Sequ
     return found
 
 
-def check_writable(table: SortedTable, by_tablet: Mapping[int, Any]) -> None:
+def check_writable(table: SortedTable, indexes: Iterable[int]) -> None:
     """TableError WRONG_STATE unless all of the tablets are mounted; and as `SortedTablet.check_writable`."""
-    for index in by_tablet:
+    for index in indexes:
         table.check_takes_rows(index)

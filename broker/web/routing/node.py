@@ -1,6 +1,6 @@
 """The node, as what serves HTTP needs it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from pqbroker.broker.ground.client_connections import ConnectionFacts
@@ -8,7 +8,6 @@ from pqbroker.broker.ground.cues.cues import Cues
 from pqbroker.broker.ground.log_tail import LogTail
 from pqbroker.broker.ground.metrics import Metrics
 from pqbroker.broker.ground.needs import Need
-from pqbroker.broker.ground.other_nodes import OtherNodes
 from pqbroker.broker.ground.series import Series
 from pqbroker.broker.ground.turns import Turns
 from pqbroker.broker.services.access.rule_access import RuleAccess
@@ -16,7 +15,6 @@ from pqbroker.broker.services.cells.cell_owner import CellOwner
 from pqbroker.broker.services.cleaning.callers import CleaningNode
 from pqbroker.broker.services.health.callers import HealthyNode
 from pqbroker.broker.services.health.health import Health
-from pqbroker.broker.services.leaders import Leaders
 from pqbroker.broker.services.logins.logins import Logins
 from pqbroker.broker.services.materializing.callers import FeedingNode
 from pqbroker.broker.services.quotas.client_quotas import ClientQuotas
@@ -48,17 +46,11 @@ class WebNode(FeedingNode, CleaningNode, HealthyNode, Protocol):
     @property
     def health(self) -> Health: ...
     @property
-    def leaders(self) -> Leaders: ...
-    @property
     def metrics(self) -> Metrics: ...
     @property
     def turns(self) -> Turns: ...
     @property
     def connections(self) -> ClientConnections: ...
-    @property
-    def others(self) -> Callable[[], OtherNodes | None]:
-        """Return what gives the other nodes of a broker with several, at the first one; None elsewhere."""
-
     @property
     def api_names(self) -> Mapping[int, str]:
         """Names of the APIs of Kafka that are served, by key."""

@@ -1,10 +1,10 @@
 """Tables: topics with a schema. What serves them is loaded with the first request for one, so that a broker without
 tables starts as fast and as small as ever."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, check_access
 from pqbroker.broker.services.leaders import cells_of
 from pqbroker.broker.services.topics.finding import find_topic
 from pqbroker.broker.web.resources.configs import CHANGES
@@ -14,6 +14,7 @@ from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, Schema, arr
 from pqbroker.broker.web.routing.stream_forms import ARROW_STREAM
 from pqbroker.broker.web.routing.table_problems import told
 from pqbroker.broker.web.tables.inside_schemas import EXPLAINED, INSIDE, INSIDE_OF_TABLET, TABLE_FACTS
+from pqbroker.storage.ids import CellId
 from pqbroker.storage.tablets.scheme_objects import SORTED_TABLE
 
 
@@ -60,9 +61,13 @@ def _served(name: str, module: LoadedLater[Any]) -> Callable[[Call], Awaitable[A
     return serve
 
 
+def _is_sorted(call: Call) -> bool:
+    return call.node.cell.current.scheme.kind_of(call.path["name"]) == SORTED_TABLE
+
+
 def _reading_node(call: Call) -> int | None:
-    """Return the other node that runs the tablet which a call reads. Sorted tables are served at this node alone."""
-    if call.node.cell.current.scheme.kind_of(call.path["name"]) == SORTED_TABLE:
+    """Return the other node that runs the tablet of an ordered table which a call reads."""
+    if _is_sorted(call):
         return None
     return call.node_of(AclOperation.READ, (call.query.get("tablet_index", 0),))
 
@@ -70,10 +75,30 @@ def _reading_node(call: Call) -> int | None:
 def _writing_node(call: Call) -> int | None:
     """Return the other node that runs a table whose tablets live in one cell: a commit over several cells, which may
     move to different nodes before it ends, is left to the node with the system cell."""
-    if call.node.cell.current.scheme.kind_of(call.path["name"]) == SORTED_TABLE:
-        return None
-    cells = cells_of(find_topic(call, AclOperation.WRITE, call.path["name"], or_static=True))
+    if _is_sorted(call):
+        cells = set(_cells(call, AclOperation.WRITE))
+    else:
+        cells = cells_of(find_topic(call, AclOperation.WRITE, call.path["name"], or_static=True))
     return call.node.leaders.only_node_of(cells) if len(cells) == 1 else None
+
+
+def _node_of_tablet(call: Call) -> int | None:
+    """Return the other node that runs the tablet of a sorted table whose number the path has."""
+    cells = _cells(call, AclOperation.READ) if _is_sorted(call) else ()
+    index: int = call.path["tablet"]
+    return call.node.leaders.other_node(cells[index]) if index < len(cells) else None
+
+
+def _cells(call: Call, operation: AclOperation) -> Sequence[CellId]:
+    """Return the cell of each tablet of a sorted table. KafkaError TOPIC_AUTHORIZATION_FAILED."""
+    name = call.path["name"]
+    check_access(call, operation, AclResource(AclKind.TOPIC, name))
+    table = call.node.cell.current.sorted_tables.get(name)
+    return () if table is None else [table.record.cell_of(index) for index in range(len(table.record.tablets))]
+
+
+def _nowhere_else(_: Call) -> None:
+    """Return None: where other nodes run tablets of a table they are asked from here, each for its part."""
 
 
 _ROW_INDEX: Schema = {"type": "integer", "minimum": 0, "maximum": (1 << 62) - 1}
@@ -126,6 +151,65 @@ def _verb(name: str, summary: str, more: Mapping[str, Schema]) -> Route:
     return Route("POST", path, summary, _served(name, _commands), object_of(TABLE_FACTS), (_WAIT,), body=body)
 
 
+TABLETS = Route(
+    "GET", "/v1/tables/{name}/tablets", "List the tablets of a table", _served("list_tablets", _commands),
+    object_of({"tablets": array_of(_TABLET), "next": nullable(COUNT)}),
+    (Parameter("after", COUNT, "List the tablets behind this one: `next` of the answer before."), LIMIT),
+    place=_nowhere_else,
+)  # fmt: skip
+INSIDE_OF_TABLE = Route(
+    "GET", "/v1/tables/{name}/inside", "Show what happens in a sorted table: stores, chunks, tasks, blocked writes",
+    _served("inside", _commands), INSIDE,
+    (Parameter("after", COUNT, "List the tablets behind this one: `next` of the answer before."), LIMIT),
+    place=_nowhere_else,
+)  # fmt: skip
+COMPACTION = Route(
+    "GET", "/v1/tables/{name}/compaction",
+    "Explain compaction of a sorted table: tasks that it calls for, in order, and why chunks are left out",
+    _served("explain_compaction", _commands), EXPLAINED,
+    (
+        Parameter("first_tablet_index", COUNT, "Begin with this tablet; without it: 0."),
+        Parameter("last_tablet_index", COUNT, "End with this tablet; without it: the last one."), LIMIT,
+    ),
+    place=_nowhere_else,
+)  # fmt: skip
+LOOKUP = Route(
+    "POST", "/v1/tables/{name}/lookup",
+    "Look up rows of a sorted table by their keys, or by the first columns of them, as they were at a timestamp",
+    _served("look_up", _commands), object_of({"rows": array_of(nullable(_ANY))}),
+    body=object_of(
+        {},
+        {
+            "keys": array_of(_ANY), "prefix": _ANY, "timestamp": _TIMESTAMP, "transaction": TEXT,
+            "columns": array_of(TEXT), **_RANGE,
+        },
+    ),
+    body_example={"keys": [{"id": 1}]},
+    place=_nowhere_else,
+)  # fmt: skip
+INSERT = Route(
+    "POST", "/v1/tables/{name}/rows", "Insert rows, all or none",
+    _served("insert", _inserting),
+    object_of(
+        {"tablets": array_of(_INSERTED), "data_weight": COUNT, "duplicate": {"type": "boolean"}},
+        {"row_count": COUNT, "timestamp": COUNT},
+    ),
+    (
+        Parameter("session", TEXT, "Take no batch of this session again that was taken; with `sequence`."),
+        Parameter("sequence", _SEQUENCE, "Number the batch within its session, in rising order."),
+        Parameter("update", {"type": "boolean"}, "Sorted table: leave columns that a row lacks as they were."),
+    ),
+    body=object_of({"rows": array_of(_ANY)}, {"session": TEXT, "sequence": _SEQUENCE}),
+    body_example={"rows": [{"id": 1, "note": "first"}]}, lines="rows", raw_types=(ARROW_STREAM,),
+    place=_writing_node,
+)  # fmt: skip
+DELETE_ROWS = Route(
+    "DELETE", "/v1/tables/{name}/rows", "Delete the rows of keys of a sorted table, all or none",
+    _served("delete_rows", _commands), _WRITTEN,
+    body=object_of({"keys": array_of(_ANY)}), body_example={"keys": [{"id": 1}]},
+    place=_writing_node,
+)  # fmt: skip
+
 ROUTES = (
     Route(
         "GET", "/v1/tables", "List tables by name", _served("list_tables", _commands),
@@ -149,16 +233,8 @@ ROUTES = (
     Route(
         "DELETE", "/v1/tables/{name}", "Delete a table and its topic", _served("delete", _commands), None, status=204
     ),
-    Route(
-        "GET", "/v1/tables/{name}/tablets", "List the tablets of a table", _served("list_tablets", _commands),
-        object_of({"tablets": array_of(_TABLET), "next": nullable(COUNT)}),
-        (Parameter("after", COUNT, "List the tablets behind this one: `next` of the answer before."), LIMIT),
-    ),
-    Route(
-        "GET", "/v1/tables/{name}/inside", "Show what happens in a sorted table: stores, chunks, tasks, blocked writes",
-        _served("inside", _commands), INSIDE,
-        (Parameter("after", COUNT, "List the tablets behind this one: `next` of the answer before."), LIMIT),
-    ),
+    TABLETS,
+    INSIDE_OF_TABLE,
     Route(
         "GET", "/v1/tables/{name}/tablets/{tablet}/inside",
         "Show what happens in a tablet of a sorted table, by its index: partitions, and chunks with key ranges",
@@ -167,50 +243,12 @@ ROUTES = (
             Parameter("after", COUNT, "List the chunks behind this one: `next` of the answer before."),
             Parameter("after_partition", COUNT, "List the partitions behind this one: `next_partition`."), LIMIT,
         ),
+        place=_node_of_tablet,
     ),
-    Route(
-        "GET", "/v1/tables/{name}/compaction",
-        "Explain compaction of a sorted table: tasks that it calls for, in order, and why chunks are left out",
-        _served("explain_compaction", _commands), EXPLAINED,
-        (
-            Parameter("first_tablet_index", COUNT, "Begin with this tablet; without it: 0."),
-            Parameter("last_tablet_index", COUNT, "End with this tablet; without it: the last one."), LIMIT,
-        ),
-    ),
-    Route(
-        "POST", "/v1/tables/{name}/rows", "Insert rows, all or none",
-        _served("insert", _inserting),
-        object_of(
-            {"tablets": array_of(_INSERTED), "data_weight": COUNT, "duplicate": {"type": "boolean"}},
-            {"row_count": COUNT, "timestamp": COUNT},
-        ),
-        (
-            Parameter("session", TEXT, "Take no batch of this session again that was taken; with `sequence`."),
-            Parameter("sequence", _SEQUENCE, "Number the batch within its session, in rising order."),
-            Parameter("update", {"type": "boolean"}, "Sorted table: leave columns that a row lacks as they were."),
-        ),
-        body=object_of({"rows": array_of(_ANY)}, {"session": TEXT, "sequence": _SEQUENCE}),
-        body_example={"rows": [{"id": 1, "note": "first"}]}, lines="rows", raw_types=(ARROW_STREAM,),
-        place=_writing_node,
-    ),
-    Route(
-        "DELETE", "/v1/tables/{name}/rows", "Delete the rows of keys of a sorted table, all or none",
-        _served("delete_rows", _commands), _WRITTEN,
-        body=object_of({"keys": array_of(_ANY)}), body_example={"keys": [{"id": 1}]},
-    ),
-    Route(
-        "POST", "/v1/tables/{name}/lookup",
-        "Look up rows of a sorted table by their keys, or by the first columns of them, as they were at a timestamp",
-        _served("look_up", _commands), object_of({"rows": array_of(nullable(_ANY))}),
-        body=object_of(
-            {},
-            {
-                "keys": array_of(_ANY), "prefix": _ANY, "timestamp": _TIMESTAMP, "transaction": TEXT,
-                "columns": array_of(TEXT),
-            },
-        ),
-        body_example={"keys": [{"id": 1}]},
-    ),
+    COMPACTION,
+    INSERT,
+    DELETE_ROWS,
+    LOOKUP,
     Route(
         "POST", "/v1/tables/{name}/staged-rows",
         "Stage rows for a batch of a session: nobody sees them until the batch is committed",

@@ -7,12 +7,15 @@ from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.sorted_tables import attributes, making, mounting, resharding, rows
 from pqbroker.broker.services.sorted_tables.finding import every_sorted_table, find_sorted
 from pqbroker.broker.services.sorted_tables.making import NewSortedTable
+from pqbroker.broker.services.sorted_tables.rows import RowsAway
 from pqbroker.broker.services.tables.finding import TabletRange
 from pqbroker.broker.services.tables.inserting import GivenRows
 from pqbroker.broker.services.tables.mounting import MountChange
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.read_timestamps import find_read_timestamp
 from pqbroker.broker.web.routing.routes import Accepted, Call
+from pqbroker.broker.web.tables import sorted_parts
+from pqbroker.broker.web.tables.routes import DELETE_ROWS, INSERT
 from pqbroker.broker.web.tables.sorted_inside import explain_compaction, inside, tablet_inside
 from pqbroker.broker.web.tables.sorted_showing import shown_sorted, shown_sorted_tablet, sorted_facts
 from pqbroker.tables.mount import MountCommand
@@ -89,23 +92,29 @@ async def insert(call: Call) -> Any:
             raise TableError("SORTED_TABLE", f"{name} is given, and the table is a sorted one", cure)
     is_arrow = isinstance(call.body, bytes)
     given = GivenRows(call.body, call.looks) if is_arrow else GivenRows(call.body["rows"], call.looks, "body.rows")
-    done = await rows.insert_sorted(call, _name(call), given, is_update=call.query.get("update", False))
+    try:
+        done = await rows.insert_sorted(call, _name(call), given, is_update=call.query.get("update", False))
+    except RowsAway as away:
+        return await sorted_parts.ask(call, away.node, INSERT, body=call.body)
     return {"tablets": [], "data_weight": 0, "duplicate": False, **done._asdict()}
 
 
 async def delete_rows(call: Call) -> Any:
     given = GivenRows(call.body["keys"], call.looks, "body.keys")
-    return (await rows.delete_sorted_rows(call, _name(call), given))._asdict()
+    try:
+        return (await rows.delete_sorted_rows(call, _name(call), given))._asdict()
+    except RowsAway as away:
+        return await sorted_parts.ask(call, away.node, DELETE_ROWS, body=call.body)
 
 
 async def look_up(call: Call) -> Any:
     body = call.body
     if ("keys" in body) is ("prefix" in body):
         raise bad_request("give one of keys and prefix")
-    timestamp, columns = await find_read_timestamp(call), body.get("columns")
+    timestamp = await find_read_timestamp(call)
     if "prefix" in body:
-        return {"rows": await rows.look_up_prefix(call, _name(call), body["prefix"], timestamp, columns)}
-    return {"rows": await rows.look_up(call, _name(call), body["keys"], timestamp, columns)}
+        return {"rows": await sorted_parts.look_up_prefix(call, timestamp)}
+    return {"rows": await sorted_parts.look_up(call, timestamp)}
 
 
 async def mount(call: Call) -> Any:

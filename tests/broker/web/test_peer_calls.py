@@ -77,6 +77,9 @@ class Linked:
             raise NodeSilent(f"node {node} says nothing")
         return await self._calls.answer(json.loads(json.dumps(asked)), body)
 
+    async def work_on_tablets(self, node: int, asked: Any) -> Any:
+        raise NodeSilent(f"node {node} does no work")
+
     def tell_web(self, node: int, told: Any) -> None:
         self.told.append(told)
         self._calls.take(told)

@@ -1,0 +1,166 @@
+"""Sorted tables of a broker of two nodes: HTTP is at the first, tablets are at both."""
+
+import json
+import os
+import signal
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.broker.node.test_http_over_nodes import call, is_served_by_both
+from tests.support.several_nodes import SeveralNodes
+from tests.support.waiting import wait_until
+
+PATIENCE_S = 60.0
+SCHEMA = [{"name": "k", "type": "int64", "sort_order": "ascending"}, {"name": "v", "type": "utf8"}]
+TABLETS = 4
+"""Tablets of tables that lie at both nodes: one in each cell."""
+SPAN = 100
+"""Keys of each of these tablets, but for the first and the last one."""
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralNodes]:
+    place = tmp_path_factory.mktemp("nodes")
+    several = SeveralNodes(place / "data", 2, {"pqbroker.node.silence.ms": "10000"}, place / "log")
+    try:
+        several.start()
+        yield several
+    finally:
+        several.end()
+
+
+def test_rows_of_both_nodes_are_written_looked_up_and_deleted(nodes: SeveralNodes) -> None:
+    at = spread(nodes, "rows")
+    keys = [SPAN * index + 5 for index in range(TABLETS)]
+    for key in keys:
+        status, told = write(nodes, "rows", {key: f"value {key}"})
+        assert (status, told["row_count"]) == (200, 1), told
+    assert look_up(nodes, "rows", [*reversed(keys), 1]) == [*(f"value {key}" for key in reversed(keys)), None]
+    status, told = call(nodes, "tables/rows/lookup", {"prefix": {}})
+    assert status in (200, 400), told
+    away = next(key for index, key in enumerate(keys) if at[index] == 2)
+    status, told = ask(nodes, "DELETE", "tables/rows/rows", {"keys": [{"k": away}]})
+    assert (status, told["row_count"]) == (200, 1), told
+    assert look_up(nodes, "rows", [away]) == [None]
+    status, told = ask(nodes, "POST", "tables/rows/rows?update=true", {"rows": [{"k": away, "v": "again"}]})
+    assert status == 200, told
+    assert look_up(nodes, "rows", [away]) == ["again"]
+
+
+def test_a_write_over_nodes_is_refused_whole(nodes: SeveralNodes) -> None:
+    spread(nodes, "refused")
+    status, told = write(nodes, "refused", {SPAN * index: "x" for index in range(TABLETS)})
+    assert (status, told["error"]["code"]) == (409, "TABLETS_OF_OTHER_NODES"), told
+    assert look_up(nodes, "refused", [SPAN * index for index in range(TABLETS)]) == [None] * TABLETS
+
+
+def test_tablets_of_the_other_node_are_unmounted_mounted_and_frozen(nodes: SeveralNodes) -> None:
+    at = spread(nodes, "states")
+    keys = [SPAN * index for index in range(TABLETS)]
+    for key in keys:
+        assert write(nodes, "states", {key: "kept"})[0] == 200
+    away = next(index for index, node in at.items() if node == 2)
+    one = {"first_tablet_index": away, "last_tablet_index": away}
+    status, told = call(nodes, "tables/states/unmount", one)
+    assert (status, told["state"]) == (200, "mixed"), told
+    for status, told in (write(nodes, "states", {keys[away]: "x"}), lookup(nodes, "states", [keys[away]])):
+        assert (status, told["error"]["code"]) == (409, "WRONG_STATE"), told
+    assert call(nodes, "tables/states/mount", {"freeze": True, **one})[0] == 200
+    assert look_up(nodes, "states", keys) == ["kept"] * TABLETS
+    status, told = write(nodes, "states", {keys[away]: "x"})
+    assert (status, told["error"]["code"]) == (409, "WRONG_STATE"), told
+    assert call(nodes, "tables/states/unfreeze", one)[0] == 200
+    assert write(nodes, "states", {keys[away]: "changed"})[0] == 200
+    assert call(nodes, "tables/states/freeze", one)[0] == 200
+    assert look_up(nodes, "states", [keys[away]]) == ["changed"]
+    assert call(nodes, "tables/states/unmount", {})[1]["state"] == "unmounted"
+    columns = [*SCHEMA, {"name": "w", "type": "int64"}]
+    assert call(nodes, "tables/states/alter", {"schema": columns})[0] == 200
+    assert call(nodes, "tables/states/mount", {})[1]["state"] == "mounted"
+    status, told = ask(nodes, "POST", "tables/states/rows", {"rows": [{"k": keys[away], "v": "wide", "w": 7}]})
+    assert status == 200, told
+    assert lookup(nodes, "states", [keys[away]])[1]["rows"] == [{"k": keys[away], "v": "wide", "w": 7}]
+
+
+def test_a_deleted_table_may_be_made_again(nodes: SeveralNodes) -> None:
+    for number in range(3):
+        spread(nodes, "again")
+        assert look_up(nodes, "again", [SPAN * index for index in range(TABLETS)]) == [None] * TABLETS
+        for index in range(TABLETS):
+            assert write(nodes, "again", {SPAN * index: f"{number}"})[0] == 200
+        assert ask(nodes, "DELETE", "tables/again", None)[0] == 204
+
+
+def test_rows_that_were_acknowledged_outlive_the_node_that_has_them(nodes: SeveralNodes) -> None:
+    spread(nodes, "kept")
+    kept = {SPAN * index + number: f"{index} {number}" for index in range(TABLETS) for number in range(5)}
+    for key, value in kept.items():
+        assert write(nodes, "kept", {key: value})[0] == 200
+    os.kill(nodes.pids()[2], signal.SIGKILL)
+    wait_until(partial(are_read, nodes, "kept", kept), "the rows are served again", PATIENCE_S)
+    wait_until(lambda: is_served_by_both(nodes), "the cells are back", PATIENCE_S)
+    wait_until(partial(are_read, nodes, "kept", kept), "the rows are served where they were", PATIENCE_S)
+    for key in kept:
+        kept[key] = f"new {key}"
+        assert write(nodes, "kept", {key: kept[key]})[0] == 200
+    assert are_read(nodes, "kept", kept)
+
+
+def spread(nodes: SeveralNodes, name: str) -> dict[int, int]:
+    """Create a table of which both nodes run tablets; return the node of each tablet."""
+    wait_until(lambda: is_served_by_both(nodes), "both nodes have open cells", PATIENCE_S)
+    pivots: list[list[int]] = [[], *([SPAN * index] for index in range(1, TABLETS))]
+    new = {"path": f"//{name}", "schema": SCHEMA, "pivot_keys": pivots}
+    for _ in range(10):
+        status, told = call(nodes, "tables", new)
+        assert status == 201, told
+        found = nodes_of(nodes, name)
+        if {*found.values()} == {1, 2}:
+            return found
+        assert ask(nodes, "DELETE", f"tables/{name}", None)[0] == 204
+    raise AssertionError("the tablets are all at one node")
+
+
+def nodes_of(nodes: SeveralNodes, name: str) -> dict[int, int]:
+    """Return the node of each tablet of a table."""
+    homes = {str(cell["id"]): cell["node"] for cell in call(nodes, "cells")[1]["cells"]}
+    tablets = call(nodes, f"tables/{name}/tablets")[1]["tablets"]
+    return {tablet["index"]: homes[tablet["home_cell_id"]] for tablet in tablets}
+
+
+def write(nodes: SeveralNodes, name: str, values: dict[int, str]) -> tuple[int, Any]:
+    return call(nodes, f"tables/{name}/rows", {"rows": [{"k": key, "v": value} for key, value in values.items()]})
+
+
+def lookup(nodes: SeveralNodes, name: str, keys: list[int]) -> tuple[int, Any]:
+    return call(nodes, f"tables/{name}/lookup", {"keys": [{"k": key} for key in keys]})
+
+
+def look_up(nodes: SeveralNodes, name: str, keys: list[int]) -> list[str | None]:
+    """Return the values of keys, which are served."""
+    status, told = lookup(nodes, name, keys)
+    assert status == 200, told
+    return [None if row is None else row["v"] for row in told["rows"]]
+
+
+def are_read(nodes: SeveralNodes, name: str, values: dict[int, str]) -> bool:
+    """Return True if all rows are served, and have these values."""
+    status, told = lookup(nodes, name, list(values))
+    return status == 200 and [row and row["v"] for row in told["rows"]] == list(values.values())
+
+
+def ask(nodes: SeveralNodes, method: str, path: str, asked: Any) -> tuple[int, Any]:
+    """Return status and answer of a request to the HTTP of the broker."""
+    body, headers = None if asked is None else json.dumps(asked).encode(), {"content-type": "application/json"}
+    request = urllib.request.Request(f"http://{nodes.http}/v1/{path}", body, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+            text = answer.read()
+            return answer.status, json.loads(text) if text else None
+    except urllib.error.HTTPError as refused:
+        return refused.code, json.load(refused)
