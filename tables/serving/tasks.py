@@ -98,8 +98,15 @@ def amplification_of(every: Iterable[TaskTotals]) -> dict[str, Any]:
                 flushed += of_kind.bytes_written
             else:
                 rewritten += of_kind.bytes_written
-    ratio = round(rewritten / flushed, 2) if flushed else None
-    return {"flushed_rows": rows, "flushed_bytes": flushed, "rewritten_bytes": rewritten, "amplification": ratio}
+    return {
+        "flushed_rows": rows, "flushed_bytes": flushed, "rewritten_bytes": rewritten,
+        "amplification": amplification(flushed, rewritten),
+    }  # fmt: skip
+
+
+def amplification(flushed_bytes: int, rewritten_bytes: int) -> float | None:
+    """Return the write amplification; None: nothing was flushed."""
+    return round(rewritten_bytes / flushed_bytes, 2) if flushed_bytes else None
 
 
 @dataclass(slots=True)

@@ -54,11 +54,14 @@ async def survey_tablet(caller: TablesCaller, table: SortedTable, index: int) ->
 async def explain(
     caller: TablesCaller, table: SortedTable, tablets: TabletRange, tasks_max: int
 ) -> tuple[Explanation, Sequence[WaitingTask]]:
-    """Return all that a range of tablets calls for, and the most urgent tasks in the order in which they begin.
+    """Return all that a range of tablets calls for, without those that another node runs, and the most urgent tasks in
+    the order in which they begin.
     TableError NO_TABLET."""
     now_ms = caller.node.clock()
     explanation = Explanation(tasks_max)
     for index in tablets.among(table.record.name, len(table.tablets)):
+        if caller.node.leaders.other_node(table.record.cell_of(index)) is not None:
+            continue  # that node tells of it
         tablet = table.tablets[index]
         take = partial(explanation.add, index, tablet.stores_later(is_frozen=table.is_frozen(index)), now_ms)
         await beside_the_loop(tablet, partial(take, rests_of(table, index)))

@@ -44,7 +44,8 @@ INSIDE = object_of(
                 "table_stores_bytes_max": COUNT, "workers": COUNT, "workers_busy": COUNT, "tasks": _NODE_TASKS,
             }
         ),
-        "running": array_of(TABLE_TASK), "ended": array_of(TABLE_TASK), "tablets": array_of(object_of(_TABLET_INSIDE)),
+        "running": array_of(TABLE_TASK), "ended": array_of(TABLE_TASK),
+        "tablets": array_of(object_of(_TABLET_INSIDE, {"node": COUNT})),
         "next": nullable(COUNT),
     }
 )  # fmt: skip

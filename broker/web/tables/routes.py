@@ -124,7 +124,7 @@ _TABLET = object_of(
     },
     {
         "trimmed_row_count": COUNT, "flushed_row_count": COUNT, "total_row_count": COUNT,
-        "pivot_key": {"type": "array"},
+        "pivot_key": {"type": "array"}, "node": COUNT,
     },
 )  # fmt: skip
 _INSERTED = object_of({"tablet_index": COUNT, "first_row_index": OFFSET, "row_count": COUNT})

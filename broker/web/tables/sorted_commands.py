@@ -14,8 +14,8 @@ from pqbroker.broker.services.tables.mounting import MountChange
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.read_timestamps import find_read_timestamp
 from pqbroker.broker.web.routing.routes import Accepted, Call
-from pqbroker.broker.web.tables import sorted_parts
-from pqbroker.broker.web.tables.routes import DELETE_ROWS, INSERT
+from pqbroker.broker.web.tables import sorted_parts, sorted_sums
+from pqbroker.broker.web.tables.routes import DELETE_ROWS, INSERT, TABLETS
 from pqbroker.broker.web.tables.sorted_inside import explain_compaction, inside, tablet_inside
 from pqbroker.broker.web.tables.sorted_showing import shown_sorted, shown_sorted_tablet, sorted_facts
 from pqbroker.tables.mount import MountCommand
@@ -81,7 +81,9 @@ async def reshard(call: Call) -> Any:
 async def list_tablets(call: Call) -> Any:
     table = find_sorted(call, AclOperation.DESCRIBE, _name(call))
     page, has_more = call.page(range(call.query.get("after", -1) + 1, len(table.tablets)))
-    return {"tablets": [shown_sorted_tablet(table, index) for index in page], "next": page[-1] if has_more else None}
+    own = [shown_sorted_tablet(table, index) for index in page]
+    shown = await sorted_sums.with_other_tablets(call, TABLETS, table, own)
+    return {"tablets": shown, "next": page[-1] if has_more else None}
 
 
 async def insert(call: Call) -> Any:

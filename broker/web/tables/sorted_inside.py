@@ -14,6 +14,8 @@ from pqbroker.broker.services.sorted_tables.inside import (
 )
 from pqbroker.broker.services.tables.finding import TabletRange
 from pqbroker.broker.web.routing.routes import Call
+from pqbroker.broker.web.tables import sorted_sums
+from pqbroker.broker.web.tables.routes import COMPACTION, INSIDE_OF_TABLE
 from pqbroker.broker.web.tables.sorted_showing import sorted_facts
 from pqbroker.tables.serving.background import Background
 from pqbroker.tables.serving.open_chunk import OpenChunk
@@ -50,12 +52,15 @@ async def inside(call: Call) -> Any:
     now_ms, history = call.node.clock(), background.history
     running = [task.document(now_ms) for task in history.running.values() if task.table == table.record.name]
     ended = [task.document(now_ms) for task in reversed(history.ended) if task.table == table.record.name]
-    return {
+    own = {
         **sorted_facts(table),
         "node": _node(call, table, background),
         **amplification_of(tablet.totals for tablet in table.tablets),
         "running": running, "ended": ended, "tablets": tablets, "next": page[-1] if has_more else None,
     }  # fmt: skip
+    told = await sorted_sums.ask_others(call, INSIDE_OF_TABLE, table, page, sorted_sums.page_query(page))
+    theirs = {node: answer.get("tablets") for node, answer in told.items()}
+    return sorted_sums.whole_inside(own, told) | {"tablets": sorted_sums.placed(call, table, tablets, theirs)}
 
 
 async def tablet_inside(call: Call) -> Any:
@@ -81,7 +86,7 @@ async def explain_compaction(call: Call) -> Any:
     table, background = find_inside(call, call.path["name"])
     tablets = TabletRange(call.query.get("first_tablet_index"), call.query.get("last_tablet_index"))
     explanation, tasks = await explain(call, table, tablets, call.limit())
-    return {
+    own = {
         **sorted_facts(table),
         "task_count": explanation.task_count,
         "tasks": [_waiting(table, order, task) for order, task in enumerate(tasks, 1)],
@@ -99,6 +104,9 @@ async def explain_compaction(call: Call) -> Any:
         "rests": [{"reason": why, "tablet_indexes": indexes} for why, indexes in explanation.rests.items()],
         "node_tasks": _node_tasks(background),
     }  # fmt: skip
+    among = tablets.among(table.record.name, len(table.tablets))
+    told = await sorted_sums.ask_others(call, COMPACTION, table, among, call.query)
+    return sorted_sums.whole_explanation(own, told, call.limit())
 
 
 def _node(call: Call, table: SortedTable, background: Background) -> dict[str, Any]:

@@ -36,8 +36,8 @@ class SortedPlace(NamedTuple):
         """Return the attributes that act in it."""
         return sorted_document(self.table.record.mounted.of_tablet(self.number))
 
-    def shown(self) -> dict[str, Any]:
-        return shown_sorted_tablet(self.table, self.number)
+    def shown(self, call: Call) -> dict[str, Any]:
+        return _shown(call, self.table, self.number)
 
 
 def sorted_node(call: Call, below: Sequence[str], name: str) -> TreeNode:
@@ -51,9 +51,15 @@ def sorted_node(call: Call, below: Sequence[str], name: str) -> TreeNode:
     keys = [column.name for column in table.schema.keys]
     view = TableView(
         shown_sorted(table), {"id": table.record.table_id.hex(), "key_columns": keys}, range(len(table.tablets)),
-        partial(shown_sorted_tablet, table), complete, partial(set_sorted_attributes, call, name),
+        partial(_shown, call, table), complete, partial(set_sorted_attributes, call, name),
     )  # fmt: skip
     return table_node(call, below, view)
+
+
+def _shown(call: Call, table: SortedTable, index: int) -> dict[str, Any]:
+    """Return all that is said of a tablet; of one that another node runs that node, without statistics."""
+    shown, node = shown_sorted_tablet(table, index), call.node.leaders.other_node(table.record.cell_of(index))
+    return shown if node is None else {**shown, "statistics": {}, "node": node}
 
 
 def sorted_names(call: Call) -> list[str]:

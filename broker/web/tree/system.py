@@ -68,7 +68,7 @@ class _TopicPlace(NamedTuple):
         table = self.topic.record.table
         return None if table is None else in_force(table.mounted.of_tablet(self.number))
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self, call: Call) -> dict[str, Any]:
         """Return what a table says of the tablet; a topic says nothing."""
         return {} if self.topic.record.table is None else shown_tablet(self.topic, self.topic.partitions[self.number])
 
@@ -98,7 +98,7 @@ async def _tablet(call: Call, path: TreePath, names: tuple[str, ...]) -> TreeNod
         return directory(_CONFIG[1:])
     if names[1:]:
         return TreeNode(value=config, attributes={"type": "document"})
-    shown = await _described(call, tablet, place.name, place.cell) | place.shown()
+    shown = await _described(call, tablet, place.name, place.cell) | place.shown(call)
     attributes = attributes_of("tablet", shown) | {"table_path": table_path(place.name)}
     return TreeNode(() if config is None else _CONFIG[:1], attributes, shown)
 
@@ -110,7 +110,9 @@ async def _described(call: Call, tablet: TabletId, name: str, cell: CellId) -> d
     except Problem as problem:
         if problem.code not in (tablets.UNKNOWN_TABLET, tablets.CLOSED_TABLET):
             raise
-        return {"id": tablet, "topic": name, "state": "offline", "cell": str(cell)}
+        node = call.node.leaders.other_node(cell)
+        of_node = {"state": "offline"} if node is None else {"state": "at another node", "node": node}
+        return {"id": tablet, "topic": name, **of_node, "cell": str(cell)}
     return described
 
 

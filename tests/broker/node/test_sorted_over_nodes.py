@@ -96,6 +96,32 @@ def test_a_deleted_table_may_be_made_again(nodes: SeveralNodes) -> None:
         assert ask(nodes, "DELETE", "tables/again", None)[0] == 204
 
 
+def test_facts_of_tablets_come_from_their_nodes(nodes: SeveralNodes) -> None:
+    at = spread(nodes, "shown")
+    for index in range(TABLETS):
+        assert write(nodes, "shown", {SPAN * index: "x" * 100})[0] == 200
+    listed = call(nodes, "tables/shown/tablets")[1]["tablets"]
+    assert {tablet["index"]: tablet["node"] for tablet in listed} == at
+    assert [tablet["state"] for tablet in listed] == ["mounted"] * TABLETS
+    assert [tablet["statistics"]["store_count"] for tablet in listed] == [1] * TABLETS
+    second = call(nodes, "tables/shown/tablets?after=0&limit=2")[1]
+    assert ([tablet["index"] for tablet in second["tablets"]], second["next"]) == ([1, 2], 2)
+    assert call(nodes, "tables/shown/unmount", {})[0] == call(nodes, "tables/shown/mount", {})[0] == 200
+    inside = call(nodes, "tables/shown/inside")[1]
+    assert {tablet["index"]: tablet["node"] for tablet in inside["tablets"]} == at
+    assert [tablet["rows"] for tablet in inside["tablets"]] == [1] * TABLETS
+    assert (inside["flushed_rows"], len(inside["ended"])) == (TABLETS, TABLETS)
+    for index in range(TABLETS):
+        status, told = call(nodes, f"tables/shown/tablets/{index}/inside")
+        assert (status, told["index"], len(told["chunks"])) == (200, index, 1), told
+    explained = call(nodes, "tables/shown/compaction")[1]
+    assert sum(one["chunk_count"] for one in explained["left_out"]) >= TABLETS, explained
+    assert explained["rests"] == []
+    away = next(tablet for tablet in listed if tablet["node"] == 2)
+    shown = call(nodes, f"tree//sys/tablets/{away['tablet_id']}/@node")[1]
+    assert shown == 2
+
+
 def test_rows_that_were_acknowledged_outlive_the_node_that_has_them(nodes: SeveralNodes) -> None:
     spread(nodes, "kept")
     kept = {SPAN * index + number: f"{index} {number}" for index in range(TABLETS) for number in range(5)}
