@@ -1,6 +1,6 @@
 """The cells of a node that are open, by id: where tablets are looked for, and where new ones are placed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import MappingProxyType
 
 from pqbroker.storage.blobs.blob_storage import BlobStorage
@@ -67,9 +67,12 @@ class OpenCells:
         found = (cell for cell, tablets in self._elsewhere.items() if tablet_id in tablets)
         return next((cell for cell in found if cell not in self._hosts), None)
 
-    def place(self, bundle: str, count: int) -> Sequence[CellId]:
-        """The cells of `count` new tablets of a bundle: those that take writes, if any does. NoHealthyCell."""
-        healthy = dict(self._healthy(bundle))
+    def place(
+        self, bundle: str, count: int, among: Callable[[CellId], bool] = lambda _: True
+    ) -> Sequence[CellId]:
+        """The cells of `count` new tablets of a bundle: those that take writes, if any does. `among` returns True for
+        a cell that may be one. NoHealthyCell."""
+        healthy = {cell: held for cell, held in self._healthy(bundle) if among(cell)}
         written = {cell: count for cell, count in healthy.items() if not self._is_reading_only(cell)}
         return place(count, bundle, written or healthy)
 

@@ -11,7 +11,7 @@ tablets is removed by the next start, since nothing names them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.ids import CellId, TabletId
@@ -100,6 +100,12 @@ def plan_reshard(table: SortedTable, first: int, last: int, pivots: Sequence[byt
     return ReshardPlan(first, last, pivots, copied, rewritten)
 
 
+async def pivots_for_count(table: SortedTable, first: int, last: int, count: int) -> list[bytes]:
+    """Return pivots as `pivots_for`; a mounted tablet is refused before it is read: raises as `plan_reshard` too."""
+    plan_reshard(table, first, last, [table.record.pivots[first]])
+    return await pivots_for(table, first, last, count)
+
+
 async def pivots_for(table: SortedTable, first: int, last: int, count: int) -> list[bytes]:
     """Return the pivots of `count` tablets of about equal size, by samples of the chunks. TableError INVALID_RESHARD;
     ChunkDamaged."""
@@ -126,14 +132,12 @@ class ChunkMoves:
 
     async def fill(
         self, table: SortedTable, plan: ReshardPlan, tablets: Sequence[TabletId], homes: Sequence[CellId]
-    ) -> SortedTableRecord:
-        """Make the new tablets, with these ids and cells, and fill them: the record that names them. TableError
-        RESHARD_FAILED, WRONG_STATE; CommitRefused, ShardLost."""
+    ) -> None:
+        """Make the new tablets, with these ids and cells, and fill them. TableError RESHARD_FAILED, WRONG_STATE;
+        CommitRefused, ShardLost."""
         record = table.record
         ranges = _ranges(plan.pivots, _end(record, plan.last))
-        before = {
-            (record.pivots[index], _end(record, index)): index for index in range(plan.first, plan.last + 1)
-        }
+        before = _kept(record, plan)
         given = iter(zip(tablets, homes, strict=True))
         new: dict[int, _NewTablet] = {}
         for number, (pivot, end) in enumerate(ranges):
@@ -147,7 +151,6 @@ class ChunkMoves:
         if plan.first == 0 and 0 in new:  # the first tablet keeps the progress of what feeds the table
             for request in table.tablets[0].progress.requests():
                 await new[0].kv.execute(request)
-        return _resharded(record, plan, ranges, before, new)
 
     async def _made(
         self, table: SortedTable, tablet_id: TabletId, cell: CellId, pivot: bytes, end: bytes | None
@@ -238,18 +241,18 @@ def _retained(kv: KeyValueTablet) -> int:
     return 0 if entry is None else TabletFacts.decode(bytes(entry.value)).retained_timestamp
 
 
-def _resharded(
-    record: SortedTableRecord, plan: ReshardPlan, ranges: Sequence[tuple[bytes, bytes | None]],
-    before: Mapping[tuple[bytes, bytes | None], int], new: Mapping[int, _NewTablet],
+def resharded(
+    record: SortedTableRecord, plan: ReshardPlan, new: Sequence[TabletId], new_homes: Sequence[CellId]
 ) -> SortedTableRecord:
-    """Return the record with the new tablets, which are unmounted: until they are mounted what is set acts."""
+    """Return the record with the new tablets in their cells; these are unmounted: until they are mounted what is set
+    acts."""
+    ranges, before = _ranges(plan.pivots, _end(record, plan.last)), _kept(record, plan)
     origins: list[int | None] = [before.get(within) for within in ranges]
-    tablets = [
-        new[number].tablet_id if origin is None else record.tablets[origin] for number, origin in enumerate(origins)
+    given = iter(zip(new, new_homes, strict=True))
+    placed = [
+        next(given) if origin is None else (record.tablets[origin], record.cell_of(origin)) for origin in origins
     ]
-    homes = [
-        new[number].cell if origin is None else record.cell_of(origin) for number, origin in enumerate(origins)
-    ]
+    tablets, homes = [tablet_id for tablet_id, _ in placed], [cell for _, cell in placed]
     head, tail = range(plan.first), range(plan.last + 1, len(record.tablets))
     cells = [*map(record.cell_of, head), *homes, *map(record.cell_of, tail)]
     states = record.states
@@ -264,20 +267,84 @@ def _resharded(
     )
 
 
+def _kept(record: SortedTableRecord, plan: ReshardPlan) -> Mapping[tuple[bytes, bytes | None], int]:
+    """Return the tablets of a plan by their ranges: one whose range stays is kept."""
+    return {(record.pivots[index], _end(record, index)): index for index in range(plan.first, plan.last + 1)}
+
+
+class Filling(Protocol):
+    """Makes the new tablets of a reshard, at the node that runs those before."""
+
+    def place(self, count: int) -> Sequence[CellId]:
+        """Return the cells of new tablets. NoHealthyCell."""
+
+    async def fill(self, tablets: Sequence[TabletId], homes: Sequence[CellId]) -> None:
+        """Make the new tablets, with these ids and cells, and fill them. Raises as `ChunkMoves.fill`."""
+
+    async def check(self) -> None:
+        """Check that the table is what they were made of, while it cannot change. TableError WRONG_STATE."""
+
+    async def drop(self, tablets: Sequence[TabletId], homes: Sequence[CellId]) -> None:
+        """Begin to remove new tablets, which nothing names."""
+
+
+class FillingHere:
+    """The `Filling` of tablets that this node runs."""
+
+    def __init__(self, cells: OpenCells, share: SortedShare, table: SortedTable, plan: ReshardPlan) -> None:
+        self._cells = cells
+        self._share = share
+        self._table = table
+        self._plan = plan
+        self._before = table.record
+        self.rows = rows_of(table, plan)
+        """Tablets that are replaced, and their chunks, as of the begin."""
+
+    def place(self, count: int) -> Sequence[CellId]:
+        return self._cells.place(self._before.bundle, count, lambda cell: self._cells.host(cell) is not None)
+
+    async def fill(self, tablets: Sequence[TabletId], homes: Sequence[CellId]) -> None:
+        await ChunkMoves(self._cells, self._share).fill(self._table, self._plan, tablets, homes)
+
+    async def check(self) -> None:
+        check_unchanged(self._table, self._plan, self._before, self.rows)
+
+    async def drop(self, tablets: Sequence[TabletId], homes: Sequence[CellId]) -> None:
+        for tablet_id, home in zip(tablets, homes, strict=True):
+            host = self._cells.host(home)
+            if host is not None:
+                host.reclaim([tablet_id])
+
+
 def rows_of(table: SortedTable, plan: ReshardPlan) -> Sequence[tuple[TabletId, frozenset[int]]]:
     """Return the tablets that a plan replaces, each with its chunks: equal while nothing was written to them."""
     indexes = range(plan.first, plan.last + 1)
     return [(table.record.tablets[index], frozenset(table.tablets[index].structure.chunks)) for index in indexes]
 
 
+def check_record(table: SortedTable, plan: ReshardPlan, before: SortedTableRecord) -> None:
+    """TableError WRONG_STATE if the record is not any more what new tablets were made of, or tablets are mounted."""
+    record = table.record
+    is_same = (record.tablets, record.pivots, record.columns) == (before.tablets, before.pivots, before.columns)
+    if not is_same:
+        raise _changed(record.name)
+    for index in range(plan.first, plan.last + 1):
+        if table.state_of(index) is not MountState.UNMOUNTED:
+            raise _changed(record.name)
+
+
 def check_unchanged(
     table: SortedTable, plan: ReshardPlan, before: SortedTableRecord, rows: Sequence[tuple[TabletId, frozenset[int]]]
 ) -> None:
     """TableError WRONG_STATE if the table is not any more what its new tablets were made of."""
-    record = table.record
-    is_same = (record.tablets, record.pivots, record.columns) == (before.tablets, before.pivots, before.columns)
-    if not is_same or rows_of(table, plan) != rows:
-        raise _changed(record.name)
+    check_record(table, plan, before)
+    check_rows(table, plan, rows)
+
+
+def check_rows(table: SortedTable, plan: ReshardPlan, rows: Sequence[tuple[TabletId, frozenset[int]]]) -> None:
+    """TableError WRONG_STATE if tablets that are replaced have other rows, or are mounted."""
+    if rows_of(table, plan) != rows:
+        raise _changed(table.record.name)
     for index in range(plan.first, plan.last + 1):
         _check_closed(table, index)
 
@@ -290,7 +357,7 @@ def _changed(name: str) -> TableError:
 def new_count(table: SortedTable, plan: ReshardPlan) -> int:
     """Return how many tablets a plan makes."""
     record = table.record
-    kept = {(record.pivots[index], _end(record, index)) for index in range(plan.first, plan.last + 1)}
+    kept = _kept(record, plan)
     return sum(within not in kept for within in _ranges(plan.pivots, _end(record, plan.last)))
 
 

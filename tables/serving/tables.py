@@ -31,7 +31,7 @@ from pqbroker.tables.serving.share import SortedShare
 
 if TYPE_CHECKING:
     from pqbroker.tables.serving.background import Background
-    from pqbroker.tables.serving.resharding import ReshardPlan
+    from pqbroker.tables.serving.resharding import Filling, FillingHere, ReshardPlan
     from pqbroker.tables.serving.table import SortedTable, SortedTableOwner
     from pqbroker.tables.serving.tablet import SortedTablet
 
@@ -244,12 +244,24 @@ class SortedTables:
         return await uninterrupted(self._change(table, change))
 
     async def reshard(
-        self, table: "SortedTable", plan: "ReshardPlan", no_backup: AbstractAsyncContextManager[None]
+        self, table: "SortedTable", plan: "ReshardPlan", no_backup: AbstractAsyncContextManager[None],
+        filling: "Filling | None" = None,
     ) -> "SortedTable":
         """Put other tablets in the place of some that are unmounted. `no_backup`: entered before the scheme names them,
-        since a backup with the scheme of after and a cell of before would lack their rows. TableError WRONG_STATE,
-        RESHARD_FAILED; NoHealthyCell, TableUnknown."""
-        return await uninterrupted(self._reshard(table, plan, no_backup))
+        since a backup with the scheme of after and a cell of before would lack their rows. `filling`: makes the others
+        where another node runs the tablets. TableError WRONG_STATE, RESHARD_FAILED; NoHealthyCell, TableUnknown."""
+        return await uninterrupted(self._reshard(table, plan, no_backup, filling))
+
+    def filling(self, table: "SortedTable", plan: "ReshardPlan") -> "FillingHere":
+        """Return what makes the new tablets of a reshard in cells of this node."""
+        from pqbroker.tables.serving.resharding import FillingHere
+
+        return FillingHere(self._cells, self.share, table, plan)
+
+    def have(self, tablets: Collection[TabletId], cells: Collection[CellId]) -> bool:
+        """Return True if tablets exist in open cells."""
+        hosts = [(tablet, self._cells.host(cell)) for tablet, cell in zip(tablets, cells, strict=True)]
+        return all(host is not None and tablet in host.cell.tablets() for tablet, host in hosts)
 
     async def delete(self, table: "SortedTable") -> None:
         """Delete a table: gone when this returns, its space comes back later. Raises TableUnknown; TableError
@@ -277,29 +289,33 @@ class SortedTables:
             return table
 
     async def _reshard(
-        self, table: "SortedTable", plan: "ReshardPlan", no_backup: AbstractAsyncContextManager[None]
+        self, table: "SortedTable", plan: "ReshardPlan", no_backup: AbstractAsyncContextManager[None],
+        filling: "Filling | None",
     ) -> "SortedTable":
-        from pqbroker.tables.serving.resharding import ChunkMoves, check_unchanged, new_count, rows_of
+        from pqbroker.tables.serving.resharding import check_record, new_count, resharded
 
-        before, rows = table.record, rows_of(table, plan)
+        before, filling = table.record, filling or self.filling(table, plan)
         count = new_count(table, plan)
         tablets = await self._scheme.reserve_tablets(count)
-        homes = self._cells.place(before.bundle, count)
+        homes, is_named = filling.place(count), False
         try:
             async with AsyncExitStack() as stack:
                 for open_host in filter(None, map(self._cells.host, set(homes))):
                     await stack.enter_async_context(open_host.cell.scheme_mark.ahead())
-                wanted = await ChunkMoves(self._cells, self.share).fill(table, plan, tablets, homes)
+                await filling.fill(tablets, homes)
                 await stack.enter_async_context(no_backup)
                 await stack.enter_async_context(self.changes)
-                check_unchanged(table, plan, before, rows)
+                await filling.check()
+                check_record(table, plan, before)
+                wanted = resharded(before, plan, tablets, homes)
                 _, tombstone = await self._records.reshard(before.table_id, lambda _: wanted)
+                is_named = True
                 await self._replace_tablets(table, wanted, tombstone)
+        except ShardLost:
+            raise  # the scheme may name them: the next opening of their cells removes those that it does not
         except BaseException:
-            for tablet_id, home in zip(tablets, homes, strict=True):
-                host = self._cells.host(home)
-                if host is not None and tablet_id not in table.record.tablets:
-                    host.reclaim([tablet_id])
+            if not is_named:
+                await filling.drop(tablets, homes)
             raise
         return table
 

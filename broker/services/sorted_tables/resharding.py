@@ -8,12 +8,13 @@ from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.sorted_tables.change_feeds import check_no_feed
 from pqbroker.broker.services.sorted_tables.finding import find_sorted
 from pqbroker.broker.services.sorted_tables.making import SORTED_TABLETS_MAX
+from pqbroker.broker.services.sorted_tables.resharding_away import FillingAway, plan_away, resharding_node
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.finding import ALL_TABLETS, TabletRange
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing
 from pqbroker.storage.kv.commands import KeyValueError
 from pqbroker.tables.refusals import TableError
-from pqbroker.tables.serving.resharding import ReshardPlan, pivots_for, plan_reshard
+from pqbroker.tables.serving.resharding import ReshardPlan, pivots_for_count, plan_reshard
 from pqbroker.tables.serving.table import SortedTable
 from pqbroker.tables.sorted.chunks import ChunkDamaged
 from pqbroker.tables.sorted.pivots import encode_pivots_of_range
@@ -44,23 +45,22 @@ async def reshard_sorted(caller: TablesCaller, name: str, wanted: SortedReshard)
     """Reshard a table. Durable with one commit of the scheme; the new tablets are unmounted.
 
     KafkaError TOPIC_AUTHORIZATION_FAILED; TableError NO_TABLE, NO_TABLET, INVALID_PIVOTS, INVALID_RESHARD, WRONG_STATE,
-    RESHARD_FAILED, TABLET_NOT_OPEN, TRANSACTION_UNDER_WAY, HAS_CHANGE_FEED.
+    RESHARD_FAILED, TABLET_NOT_OPEN, TRANSACTION_UNDER_WAY, HAS_CHANGE_FEED, TABLETS_OF_OTHER_NODES, NODE_SILENT.
     """
     table = find_sorted(caller, AclOperation.ALTER, name)
     check_no_feed(table.record)
     indexes = wanted.tablets.among(table.record.name, len(table.tablets))
     first, last = indexes[0], indexes[-1]
+    node = resharding_node(caller, table, indexes)
+    if node is not None:
+        return await _reshard_away(caller, table, node, indexes, wanted)
     sorted_tables = caller.node.cell.current.sorted_tables
     if not wanted.is_dry_run:
         for tablet in [table.tablets[index] for index in indexes]:
             await tablet.transactions.ended(with_decisions=True)
     try:
         plan = plan_reshard(table, first, last, await _pivots(table, first, last, wanted))
-        _check_count(len(table.tablets) - len(indexes) + len(plan.pivots))
-        moved = plan.copied_bytes + plan.rewritten_bytes
-        outcome = SortedResharded(
-            table, plan.copied_bytes, plan.rewritten_bytes, moved / sorted_tables.share.settings.merge_rate
-        )
+        outcome = _outcome(caller, table, plan)
         if not wanted.is_dry_run and not _is_same(table, plan):
             await sorted_tables.reshard(table, plan, caller.node.cell.current.others.unchanged())
     except (BlobCorrupt, BlobMissing, ChunkDamaged, KeyValueError) as damage:
@@ -69,13 +69,39 @@ async def reshard_sorted(caller: TablesCaller, name: str, wanted: SortedReshard)
     return outcome
 
 
+async def _reshard_away(
+    caller: TablesCaller, table: SortedTable, node: int, indexes: Sequence[int], wanted: SortedReshard
+) -> SortedResharded:
+    """Reshard tablets that another node runs."""
+    plan = await plan_away(caller, table, node, indexes, _wanted_pivots(table, wanted))
+    outcome = _outcome(caller, table, plan)
+    if not wanted.is_dry_run and not _is_same(table, plan):
+        opened = caller.node.cell.current
+        filling = FillingAway(caller, table, node, plan)
+        await opened.sorted_tables.reshard(table, plan, opened.others.unchanged(), filling)
+    return outcome
+
+
+def _outcome(caller: TablesCaller, table: SortedTable, plan: ReshardPlan) -> SortedResharded:
+    """Return what a plan costs. TableError INVALID_RESHARD: the table would have too many tablets."""
+    _check_count(len(table.tablets) - (plan.last - plan.first + 1) + len(plan.pivots))
+    moved = plan.copied_bytes + plan.rewritten_bytes
+    rate = caller.node.cell.current.sorted_tables.share.settings.merge_rate
+    return SortedResharded(table, plan.copied_bytes, plan.rewritten_bytes, moved / rate)
+
+
 async def _pivots(table: SortedTable, first: int, last: int, wanted: SortedReshard) -> Sequence[bytes]:
+    asked = _wanted_pivots(table, wanted)
+    return await pivots_for_count(table, first, last, asked) if isinstance(asked, int) else asked
+
+
+def _wanted_pivots(table: SortedTable, wanted: SortedReshard) -> Sequence[bytes] | int:
+    """Return the pivots that are asked for, or the count of tablets. TableError INVALID_RESHARD, INVALID_PIVOTS."""
     if (wanted.pivot_keys is None) == (wanted.tablet_count is None):
         raise TableError("INVALID_RESHARD", "pivot_keys and tablet_count are both given, or neither", "Give one.")
     if wanted.pivot_keys is not None:
         return encode_pivots_of_range(table.schema, wanted.pivot_keys)
-    plan_reshard(table, first, last, [table.record.pivots[first]])  # a mounted tablet is refused before it is read
-    return await pivots_for(table, first, last, wanted.tablet_count or 1)
+    return wanted.tablet_count or 1
 
 
 def _is_same(table: SortedTable, plan: ReshardPlan) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from pqbroker.broker.ground.other_nodes import NodeSilent
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.storage.engine import CommitRefused
+from pqbroker.storage.ids import TabletId
 from pqbroker.tables.mount import MountState
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.table import SortedTable
@@ -36,6 +37,14 @@ class TabletWork(StrEnum):
     """Serve rows as the scheme says; end when the logs are read."""
     SIZES = "sizes"
     """Return the count of chunks and their bytes."""
+    PLAN = "plan"
+    """Return what a reshard would do."""
+    FILL = "fill"
+    """Make and fill the new tablets of a reshard; return the tablets that they replace, with their chunks."""
+    CHECK = "check"
+    """Check that the tablets which are replaced are as they were, and the new ones exist."""
+    DROP = "drop"
+    """Begin to remove new tablets that nothing names."""
 
 
 def tablets_away(caller: TablesCaller, table: SortedTable, indexes: Iterable[int]) -> Mapping[int, Sequence[int]]:
@@ -97,6 +106,15 @@ def sizes_of(tablets: Iterable[Any]) -> tuple[int, int]:
     """Return the count of the chunks of tablets, and their bytes."""
     sizes = [chunk.record.size for tablet in tablets for chunk in tablet.structure.chunks.values()]
     return len(sizes), sum(sizes)
+
+
+def index_of_tablet(table: SortedTable, tablet: int) -> int:
+    """TableError WRONG_STATE: the table was resharded."""
+    try:
+        return table.record.tablets.index(TabletId(tablet))
+    except ValueError:
+        text = f"{table.record.name} was resharded meanwhile: it has no tablet {tablet}"
+        raise TableError("WRONG_STATE", text, "List its tablets, and give the command again.") from None
 
 
 async def work_away(caller: TablesCaller, node: int, table: SortedTable, work: TabletWork, **asked: Any) -> Any:

@@ -7,13 +7,15 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from pqbroker.broker.services.sorted_tables.tablets_away import TabletWork, sizes_of
+from pqbroker.broker.services.sorted_tables.resharding_here import reshard_here
+from pqbroker.broker.services.sorted_tables.tablets_away import TabletWork, index_of_tablet, sizes_of
 from pqbroker.pq.serving.topic import Moving
-from pqbroker.storage.ids import TabletId
 from pqbroker.tables.mount import FLUSHING, MountState
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.table import SortedTable
 from pqbroker.tables.serving.tables import SortedTables
+
+_RESHARDS = frozenset({TabletWork.PLAN, TabletWork.FILL, TabletWork.CHECK, TabletWork.DROP})
 
 
 async def work_here(tables: SortedTables, asked: Mapping[str, Any]) -> Any:
@@ -23,10 +25,12 @@ async def work_here(tables: SortedTables, asked: Mapping[str, Any]) -> Any:
     if table is None:
         raise TableError("NO_TABLE", "the table was deleted meanwhile", "GET /v1/tables lists the tables.")
     if work is TabletWork.LEAVE:
-        states = {_index(table, int(tablet)): MountState(state) for tablet, state in asked["states"].items()}
+        states = {index_of_tablet(table, int(tablet)): MountState(state) for tablet, state in asked["states"].items()}
         await _leave(tables, table, states, is_forced=bool(asked["is_forced"]))
         return None
-    indexes = [_index(table, int(tablet)) for tablet in asked["tablets"]]
+    if work in _RESHARDS:
+        return await reshard_here(tables, table, work, asked)
+    indexes = [index_of_tablet(table, int(tablet)) for tablet in asked["tablets"]]
     if work is TabletWork.SIZES:
         return sizes_of(table.tablets[index] for index in indexes)
     for index in indexes:
@@ -66,12 +70,3 @@ async def _leave(
     table.moving.update({index: Moving(state.value, end) for index, state in states.items()})
     for index, state in states.items():
         await leave_state(tables, table, index, state, is_forced=is_forced)
-
-
-def _index(table: SortedTable, tablet: int) -> int:
-    """TableError WRONG_STATE: the table was resharded."""
-    try:
-        return table.record.tablets.index(TabletId(tablet))
-    except ValueError:
-        text = f"{table.record.name} was resharded meanwhile: it has no tablet {tablet}"
-        raise TableError("WRONG_STATE", text, "List its tablets, and give the command again.") from None

@@ -12,6 +12,7 @@ from pqbroker.broker.services.commits.commits import Commits
 from pqbroker.broker.services.configs.callers import ConfigsNode, ConfigsOpening
 from pqbroker.broker.services.leaders import Leaders
 from pqbroker.broker.services.sql.workers import Workers
+from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.tables.serving.tables import SortedTables
 
 
@@ -20,6 +21,8 @@ class TablesOpening(ConfigsOpening, Protocol):
 
     @property
     def sorted_tables(self) -> SortedTables: ...
+    @property
+    def cells(self) -> OpenCells: ...
     @property
     def others(self) -> DataCells: ...
     @property

@@ -1,13 +1,15 @@
 """Sorted tables of a broker of two nodes: HTTP is at the first, tablets are at both."""
 
+import contextlib
 import json
 import os
 import signal
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -19,7 +21,7 @@ PATIENCE_S = 60.0
 SCHEMA = [{"name": "k", "type": "int64", "sort_order": "ascending"}, {"name": "v", "type": "utf8"}]
 TABLETS = 4
 """Tablets of tables that lie at both nodes: one in each cell."""
-SPAN = 100
+SPAN = 100_000
 """Keys of each of these tablets, but for the first and the last one."""
 
 
@@ -122,6 +124,49 @@ def test_facts_of_tablets_come_from_their_nodes(nodes: SeveralNodes) -> None:
     assert shown == 2
 
 
+def test_tablets_of_the_other_node_are_resharded_there(nodes: SeveralNodes) -> None:
+    at = spread(nodes, "split")
+    rows = {SPAN * index + number: f"{number}" for index in range(TABLETS) for number in range(4)}
+    for index in range(TABLETS):
+        assert write(nodes, "split", {SPAN * index + number: f"{number}" for number in range(4)})[0] == 200
+    away = next(index for index, node in at.items() if node == 2)
+    one = {"first_tablet_index": away, "last_tablet_index": away}
+    pivots = [call(nodes, "tables/split/tablets")[1]["tablets"][away]["pivot_key"], [SPAN * away + 2]]
+    status, told = call(nodes, "tables/split/reshard", {**one, "pivot_keys": pivots})
+    assert (status, told["error"]["code"]) == (409, "WRONG_STATE"), told
+    assert call(nodes, "tables/split/unmount", {})[0] == 200
+    status, told = call(nodes, "tables/split/reshard", {**one, "pivot_keys": pivots, "dry_run": True})
+    assert (status, told["tablet_count"]) == (200, TABLETS), told
+    assert told["rewritten_bytes"] > 0
+    status, told = call(nodes, "tables/split/reshard", {**one, "pivot_keys": pivots})
+    assert (status, told["tablet_count"]) == (200, TABLETS + 1), told
+    after = nodes_of(nodes, "split")
+    assert (after[away], after[away + 1]) == (2, 2)
+    assert call(nodes, "tables/split/mount", {})[0] == 200
+    assert are_read(nodes, "split", rows)
+    for index in (away, away + 1):
+        status, told = call(nodes, f"tables/split/tablets/{index}/inside")
+        assert (status, told["rows"]) == (200, 2), told
+    assert write(nodes, "split", {SPAN * away + 2: "new"})[0] == 200
+    assert call(nodes, "tables/split/unmount", {})[0] == 200
+    status, told = call(nodes, "tables/split/reshard", {"tablet_count": 2})
+    assert (status, told["error"]["code"]) == (409, "TABLETS_OF_OTHER_NODES"), told
+    both = {"first_tablet_index": away, "last_tablet_index": away + 1}
+    status, told = call(nodes, "tables/split/reshard", {**both, "tablet_count": 1})
+    assert (status, told["tablet_count"]) == (200, TABLETS), told
+    assert call(nodes, "tables/split/mount", {})[0] == 200
+    assert are_read(nodes, "split", rows | {SPAN * away + 2: "new"})
+    here = next(index for index, node in at.items() if node == 1)
+    one = {"first_tablet_index": here, "last_tablet_index": here}
+    assert call(nodes, "tables/split/unmount", one)[0] == 200
+    status, told = call(nodes, "tables/split/reshard", {**one, "tablet_count": 2})
+    assert (status, told["tablet_count"]) == (200, TABLETS + 1), told
+    after = nodes_of(nodes, "split")
+    assert (after[here], after[here + 1]) == (1, 1)
+    assert call(nodes, "tables/split/mount", {})[0] == 200
+    assert are_read(nodes, "split", rows | {SPAN * away + 2: "new"})
+
+
 def test_rows_that_were_acknowledged_outlive_the_node_that_has_them(nodes: SeveralNodes) -> None:
     spread(nodes, "kept")
     kept = {SPAN * index + number: f"{index} {number}" for index in range(TABLETS) for number in range(5)}
@@ -135,6 +180,88 @@ def test_rows_that_were_acknowledged_outlive_the_node_that_has_them(nodes: Sever
         kept[key] = f"new {key}"
         assert write(nodes, "kept", {key: kept[key]})[0] == 200
     assert are_read(nodes, "kept", kept)
+
+
+def test_rows_that_are_written_amid_moves_and_kills_are_kept(nodes: SeveralNodes) -> None:
+    spread(nodes, "amid")
+    given = {int(one["home_cell_id"]): one["node"] for one in call(nodes, "tables/amid/tablets")[1]["tablets"]}
+    with Writer(nodes, "amid") as writer:
+        for homes in (dict.fromkeys(given, 1), dict.fromkeys(given, 2), given):
+            for cell, node in homes.items():
+                wait_until(partial(is_moved, nodes, cell, node), f"cell {cell} is at node {node}", PATIENCE_S)
+            writer.wait_for_more()
+        for number in (2, 1):
+            killed = nodes.pids()[number]
+            os.kill(killed, signal.SIGKILL)
+            wait_until(partial(is_another, nodes, number, killed), "another process", PATIENCE_S)
+            writer.wait_for_more()
+            wait_until(partial(are_served, nodes), "the cells are back", PATIENCE_S)
+        for command in ("unmount", "mount"):
+            wait_until(partial(is_done, nodes, f"tables/amid/{command}"), command, PATIENCE_S)
+        writer.wait_for_more()
+    wait_until(partial(are_read, nodes, "amid", writer.acknowledged), "what was acknowledged", PATIENCE_S)
+
+
+class Writer:
+    """Writes rows to all tablets of a table, each key once, while a block runs."""
+
+    def __init__(self, nodes: SeveralNodes, table: str) -> None:
+        self.acknowledged: dict[int, str] = {}
+        self._nodes = nodes
+        self._table = table
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def wait_for_more(self) -> None:
+        """Wait until each tablet has taken rows from now on."""
+        known = set(self.acknowledged)
+        wait_until(lambda: len(self._tablets_of(set(self.acknowledged) - known)) == TABLETS, "more rows", PATIENCE_S)
+
+    def _tablets_of(self, keys: set[int]) -> set[int]:
+        return {min(key // SPAN, TABLETS - 1) for key in keys}
+
+    def _run(self) -> None:
+        for number in range(SPAN):
+            for index in range(TABLETS):
+                key, value = SPAN * index + number, f"{number} of {index}"
+                if self._is_over.is_set():
+                    return
+                with contextlib.suppress(OSError, ValueError):  # the first node is started again
+                    if write(self._nodes, self._table, {key: value})[0] == 200:
+                        self.acknowledged[key] = value
+
+
+def is_moved(nodes: SeveralNodes, cell: int, node: int) -> bool:
+    """Return True once a cell is at a node."""
+    call(nodes, f"cells/{cell}/move", {"node": node})
+    return any(one["id"] == cell and one["node"] == node for one in call(nodes, "cells")[1]["cells"])
+
+
+def are_served(nodes: SeveralNodes) -> bool:
+    """Return True once HTTP answers, and both nodes have open cells."""
+    with contextlib.suppress(OSError):
+        return is_served_by_both(nodes)
+    return False
+
+
+def is_another(nodes: SeveralNodes, number: int, killed: int) -> bool:
+    """Return True once another process than the killed one is a node."""
+    return nodes.pids()[number] != killed
+
+
+def is_done(nodes: SeveralNodes, path: str) -> bool:
+    """Return True once a command of a table is taken."""
+    with contextlib.suppress(OSError):
+        return call(nodes, path, {})[0] == 200
+    return False
 
 
 def spread(nodes: SeveralNodes, name: str) -> dict[int, int]:
