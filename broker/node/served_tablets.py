@@ -36,12 +36,16 @@ class ServedTablets:
             number, head = asked
             work = self._works.get(number) or self._begin(int(number), dict(head))
         except (LookupError, TypeError, ValueError) as bad:
-            raise ValueError(f"work on tablets was expected: {bad!r}") from None
+            raise _no_work(bad) from None
         await asyncio.wait((work,), timeout=WORK_WAIT_S)
         if not work.done():
             return WORK_GOES_ON
         self._works.pop(number, None)
-        return work.result()
+        try:
+            return work.result()
+        except (LookupError, TypeError, ValueError) as bad:
+            log.warning("work on tablets that the first node asks for is not done", exc_info=bad)
+            raise _no_work(bad) from None
 
     def close(self) -> None:
         """The first node is gone: its works end by themselves, and tablets follow the scheme."""
@@ -71,3 +75,7 @@ class ServedTablets:
             await follow_scheme_again(self._node.cell.current.sorted_tables)
         except (CommitRefused, ShardLost) as refused:
             log.warning("sorted tablets follow the scheme later: %s", refused)
+
+
+def _no_work(bad: Exception) -> ValueError:
+    return ValueError(f"work on tablets was expected: {bad!r}")

@@ -132,3 +132,17 @@ async def test_the_age_is_that_of_the_older_mirror_and_unknown_before_both_are_c
 async def test_a_cell_that_the_first_node_does_not_note_is_tried_again() -> None:
     with pytest.raises(CommitRefused, match="no link"):
         await MirroredRows(_never).note_ready(CellId(1))
+
+
+async def test_what_waits_for_a_change_waits_until_it_is_followed() -> None:
+    rows = MirroredRows(_never)
+    rows.note_followed(7)
+    await rows.followed(7)
+    waiting = asyncio.ensure_future(rows.followed(9))
+    for number in (8, 3):
+        rows.note_followed(number)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+    rows.note_followed(9)
+    async with asyncio.timeout(PATIENCE_S):
+        await waiting

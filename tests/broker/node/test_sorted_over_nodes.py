@@ -81,6 +81,11 @@ def test_tablets_of_the_other_node_are_unmounted_mounted_and_frozen(nodes: Sever
     assert call(nodes, "tables/states/freeze", one)[0] == 200
     assert look_up(nodes, "states", [keys[away]]) == ["changed"]
     assert call(nodes, "tables/states/unmount", {})[1]["state"] == "unmounted"
+    homes = [tablet["home_cell_id"] for tablet in call(nodes, "tables/states/tablets")[1]["tablets"]]
+    here = next(home for index, home in enumerate(homes) if at[index] == 1)
+    status, told = call(nodes, "tables/states/mount", {**one, "cell_id": here})
+    assert (status, told["error"]["code"]) == (409, "CANNOT_MOVE"), told
+    assert "run by another node" in told["error"]["message"]
     columns = [*SCHEMA, {"name": "w", "type": "int64"}]
     assert call(nodes, "tables/states/alter", {"schema": columns})[0] == 200
     assert call(nodes, "tables/states/mount", {})[1]["state"] == "mounted"

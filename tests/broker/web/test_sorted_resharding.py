@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from pqbroker.storage.ids import CellId
 from pqbroker.storage.tablets.tablet import TabletType
 from pqbroker.tables.serving import resharding
 from tests.broker.conftest import until
@@ -199,4 +200,25 @@ async def test_a_cell_that_is_lost_at_any_place_has_the_table_before_or_the_one_
         assert sorted_ids == set(owner.current.sorted_tables.tables["shop.stock"].record.tablets)
         if found != [[]]:
             break
+    await check_rows(web, first)
+
+
+async def test_a_scheme_that_is_lost_while_it_names_other_tablets_costs_no_rows(web: Web) -> None:
+    await web.ask("POST", "/v1/bundles", {"name": "b"})
+    assert (await web.ask("POST", "/v1/cells", {"bundle": "b"}))[0] == 201
+    first = await filled(web, bundle="b")
+    owner, found = web.node.server.node.cell, list[Any]()
+    for after in range(10):
+        before = owner.current
+        host = before.cells.host(CellId(1))
+        assert host is not None
+        web.node.engine.faults.lose_next(after=after, stored=True)
+        await web.ask("POST", f"{PATH}/reshard", {"pivot_keys": [[], ["b"]]})
+        assert before.cell.lost.done()
+        await host.reclaimed()
+        await until(lambda known=before: owner.current is not known)  # type: ignore[misc]
+        found = await pivots(web)
+        if found != [[]]:
+            break
+    assert found == [[], ["b"]]
     await check_rows(web, first)
