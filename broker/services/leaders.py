@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.pq.serving.store_refusals import not_leader
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.cell_homes import CellHome, node_of
 from pqbroker.storage.bundles.placement import Elsewhere
@@ -39,6 +40,11 @@ class Leaders:
     def controller(self) -> int:
         """The node that decides what the cluster looks like: the one that runs the system cell."""
         return self.nodes[0]
+
+    @property
+    def number(self) -> int:
+        """The number of this node among all."""
+        return self.nodes.index(self.own) + 1
 
     def port(self, node_id: int, port: int) -> int:
         """Return the port of a node at a listener with this port: its own where the broker has one node."""
@@ -75,13 +81,16 @@ class Leaders:
 
     def of_cell(self, cell: CellId) -> int:
         """The node that runs a cell; NO_NODE where none does yet."""
-        number = node_of(self._homes(), cell, len(self.nodes))
+        number = self._number_of(cell)
         return NO_NODE if number is None else self.nodes[number - 1]
 
     def other_node(self, cell: CellId) -> int | None:
         """Return the number of the other node that runs a cell; None: this one does, or none does yet."""
         node = self.own if len(self.nodes) == 1 else self.of_cell(cell)
         return None if node in (self.own, NO_NODE) else self.nodes.index(node) + 1
+
+    def _number_of(self, cell: CellId) -> int | None:
+        return node_of(self._homes(), cell, len(self.nodes))
 
     def foreign_cell(self, topic: Topic, partitions: Iterable[int] | None = None) -> CellId | None:
         """Return a cell with some of these partitions, or of all, that this node does not run; None: it runs all."""
@@ -92,6 +101,23 @@ class Leaders:
     def nodes_of(self, topic: Topic) -> set[int]:
         """Return the nodes that run partitions of a topic; NO_NODE among them while none runs some of them."""
         return {self.own} if len(self.nodes) == 1 else {self.of_cell(cell) for cell in cells_of(topic)}
+
+    def by_number(self, topic: Topic, partitions: Iterable[int] | None = None) -> dict[int, list[int]]:
+        """Return these partitions of a topic, or all, by the number of the node that runs them, this one first; unknown
+        ones are this one's to refuse. KafkaError NOT_LEADER_OR_FOLLOWER while no node runs some of them."""
+        own = self.number
+        indexes = range(topic.record.partitions) if partitions is None else partitions
+        if len(self.nodes) == 1:
+            return {own: [*indexes]}
+        record, numbers = topic.record, {cell: self._number_of(cell) for cell in cells_of(topic)}
+        found: dict[int, list[int]] = {}
+        for index in indexes:
+            is_known = index < record.partitions
+            number = numbers[record.cell_of(index // record.partitions_per_tablet)] if is_known else own
+            if number is None:
+                raise not_leader()
+            found.setdefault(number, []).append(index)
+        return dict(sorted(found.items(), key=lambda part: (part[0] != own, part[0])))
 
     def only_node(self, topic: Topic, partitions: Iterable[int] | None = None) -> int | None:
         """Return the number of the one other node that runs these partitions, or all of the topic; None: this one runs

@@ -116,10 +116,7 @@ class _Search:
                 self._next = self._spans[0].start if self._spans else 0
         except _Over as over:
             reason = str(over)
-        end = {"reason": reason, **self._shown_counts(), "next_offsets": self._next_offsets()}
-        if self._undecoded:
-            end["undecoded"] = self._undecoded
-        self._add({"end": end})
+        self._add({"end": {"reason": reason, **self._shown_state()}})
         self._send()
 
     def _search_span(self, span: _Span) -> None:
@@ -280,7 +277,7 @@ class _Search:
             self._send()
 
     def _send_progress(self) -> None:
-        self._add({"progress": self._shown_counts()})
+        self._add({"progress": self._shown_state()})
         self._send()
         self._sent_s = time.monotonic()
 
@@ -288,6 +285,11 @@ class _Search:
         lines, self._lines, self._lines_bytes = self._lines, [], 0
         if lines:
             self._line.send("result", {}, b"".join(lines))
+
+    def _shown_state(self) -> dict[str, Any]:
+        """Return what was looked at, and where another search continues."""
+        undecoded = {"undecoded": self._undecoded} if self._undecoded else {}
+        return {**self._shown_counts(), "next_offsets": self._next_offsets(), **undecoded}
 
     def _shown_counts(self) -> dict[str, int]:
         counts = self._counts

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from pqbroker.broker.ground.access import AclOperation
@@ -11,6 +12,7 @@ from pqbroker.broker.services.topics.named_registries import decoding_of
 from pqbroker.broker.services.topics.partitions import find_readable
 from pqbroker.broker.web.resources.contents import CONTENT, RECORD
 from pqbroker.broker.web.resources.isolation import read_isolation
+from pqbroker.broker.web.resources.joined_search import JoinedLimits, join_searches
 from pqbroker.broker.web.resources.read_positions import offset_in, read_position
 from pqbroker.broker.web.routing.problems import Problem, bad_request, of_error
 from pqbroker.broker.web.routing.routes import Call, Route, Stream
@@ -33,20 +35,43 @@ _END: Final = Position("end", timestamp=LATEST)
 
 async def search(call: Call) -> Stream:
     """Problem, KafkaError for what cannot be searched; what its terms are refused for comes with the first piece."""
+    topic = call.topic(AclOperation.READ, ())
+    parts = call.node.leaders.by_number(topic, _searched(call))
+    if len(parts) <= 1 or call.node.others() is None:
+        return await _search_here(call)
+    calls = {
+        node: replace(call, body={**call.body, "partitions": partitions}) for node, partitions in parts.items()
+    }  # fmt: skip
+    settings = call.node.settings
+    limits = JoinedLimits(
+        _matches_max(call), settings.search_bytes_max, settings.search_decompressed_bytes_max,
+        settings.search_answer_bytes_max,
+    )  # fmt: skip
+    return Stream(LINES.content_type, join_searches(ROUTES[0], calls, _search_here, limits), has_end=True)
+
+
+async def _search_here(call: Call) -> Stream:
+    """Search in partitions of this node."""
     body, settings, searched = call.body, call.node.settings, _searched(call)
     topic = call.topic(AclOperation.READ, searched)
     isolation = read_isolation(body.get("isolation", "read_committed"), "body.isolation")
     terms = {name: body[name] for name in _TERMS if name in body}
-    matches_max = body.get("limit", min(MATCHES_DEFAULT, settings.search_matches_max))
-    if matches_max > settings.search_matches_max:
-        most = settings.search_matches_max
-        raise bad_request(f"body.limit is {matches_max}; the most allowed is {most} (pqbroker.search.matches.max)")
+    matches_max = _matches_max(call)
     timeout_ms = min(body.get("timeout_ms", settings.search_time_ms_max), settings.search_time_ms_max)
     spans = await _spans(call, topic, isolation)
     decoding = decoding_of(topic, settings) if body.get("decode", True) else None
     question = SearchQuestion(topic, terms, spans, isolation, call.holder, matches_max, timeout_ms, decoding)
     asked = TopicSearch(call.node.searchers, settings, lambda: call.topic(AclOperation.READ, searched), question)
     return Stream(LINES.content_type, _lines(asked), has_end=True)
+
+
+def _matches_max(call: Call) -> int:
+    """Return how many matches a search may find. Problem."""
+    most = call.node.settings.search_matches_max
+    wanted: int = call.body.get("limit", min(MATCHES_DEFAULT, most))
+    if wanted > most:
+        raise bad_request(f"body.limit is {wanted}; the most allowed is {most} (pqbroker.search.matches.max)")
+    return wanted
 
 
 def _searched(call: Call) -> Sequence[int] | None:
@@ -112,24 +137,20 @@ async def _lines(asked: TopicSearch) -> AsyncGenerator[bytes, None]:
     yield (json.dumps(problem.document()) + "\n").encode()
 
 
-_COUNTS: Any = {
+_STATE: Any = {
     "matches": COUNT, "records": COUNT, "offsets": COUNT, "offsets_total": COUNT, "bytes": COUNT, "bytes_total": COUNT,
-    "decompressed_bytes": COUNT, "unread": COUNT,
+    "decompressed_bytes": COUNT, "unread": COUNT, "next_offsets": {"type": "object"},
 }  # fmt: skip
+_UNDECODED: Any = {
+    "undecoded": object_of({"records": COUNT, "code": TEXT, "reason": TEXT, "partition": COUNT, "offset": OFFSET})
+}
 _LINE = object_of(
     {},
     {
         "match": RECORD,
         "unread": object_of({"partition": COUNT, "offset": OFFSET, "end_offset": OFFSET, "reason": TEXT}),
-        "progress": object_of(_COUNTS),
-        "end": object_of(
-            {"reason": TEXT, **_COUNTS, "next_offsets": {"type": "object"}},
-            {
-                "undecoded": object_of(
-                    {"records": COUNT, "code": TEXT, "reason": TEXT, "partition": COUNT, "offset": OFFSET}
-                )
-            },
-        ),
+        "progress": object_of(_STATE, _UNDECODED),
+        "end": object_of({"reason": TEXT, **_STATE}, _UNDECODED),
         "error": {"type": "object"},
     },
 )

@@ -85,7 +85,7 @@ async def forward(others: OtherNodes, node: int, route: Route, call: Call) -> An
         is_short = len(answered) <= IN_LOOP_BYTES
         document = json.loads(answered) if is_short else await asyncio.to_thread(json.loads, answered)
     except (LookupError, TypeError, ValueError, RecursionError):
-        raise _unknown(node) from None
+        raise unknown_answer(node) from None
     return Accepted(document) if head.get("accepted") else document
 
 
@@ -127,7 +127,7 @@ async def _ask(others: OtherNodes, node: int, asked: Any, body: bytes = b"") -> 
         text = f"{silent}; it may have begun what was asked of it"
         raise Problem(503, "NODE_SILENT", text, cure) from None
     if not isinstance(head, dict):
-        raise _unknown(node)
+        raise unknown_answer(node)
     if "problem" in head:
         raise _problem(node, head["problem"])
     return head, answered
@@ -139,9 +139,10 @@ def _problem(node: int, told: Any) -> Problem:
         status, code, message, cure, number = told
         return Problem(int(status), str(code), str(message), str(cure), None if number is None else int(number))
     except (TypeError, ValueError):
-        return _unknown(node)
+        return unknown_answer(node)
 
 
-def _unknown(node: int) -> Problem:
+def unknown_answer(node: int) -> Problem:
+    """Refuse what another node answered: no version of this one knows it."""
     text = f"node {node} sent no answer that this version knows"
     return Problem(503, "NODE_SILENT", text, "Restart the nodes: SIGHUP at their parent does so one after the other.")

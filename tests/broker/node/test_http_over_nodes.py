@@ -85,6 +85,34 @@ def test_partitions_of_the_other_node_are_searched(nodes: SeveralNodes) -> None:
     assert (status, refused["error"]["code"]) == (400, "INVALID_SEARCH"), refused
 
 
+def test_a_topic_of_both_nodes_is_searched_whole(nodes: SeveralNodes) -> None:
+    spread(nodes, "sought")
+    values = write_everywhere(nodes, "sought", 40)
+    lines = search(nodes, "sought", {"text": "needle"})
+    assert list(lines[0]) == ["progress"]
+    assert lines[0]["progress"]["next_offsets"] == {str(index): 0 for index in range(PARTITIONS)}
+    end = lines[-1]["end"]
+    assert sorted(line["match"]["value"] for line in lines if "match" in line) == values
+    assert (end["reason"], end["matches"], end["records"], end["offsets"], end["offsets_total"]) == ("end", *[40] * 4)
+    assert end["next_offsets"] == {}
+    status, refused = call(nodes, "topics/sought/search", {"regex": "("})
+    assert (status, refused["error"]["code"]) == (400, "INVALID_SEARCH"), refused
+
+
+def test_a_search_of_both_nodes_keeps_its_limit_and_is_continued(nodes: SeveralNodes) -> None:
+    spread(nodes, "limited")
+    values = write_everywhere(nodes, "limited", 40)
+    found: list[str] = []
+    offsets: dict[str, int] = {}
+    while len(found) < len(values):
+        lines = search(nodes, "limited", {"text": "needle", "limit": 7, **({"offsets": offsets} if offsets else {})})
+        found += [line["match"]["value"] for line in lines if "match" in line]
+        end = lines[-1]["end"]
+        offsets = end["next_offsets"]
+        assert (end["reason"], end["matches"]) in (("matches", 7), ("end", len(values) % 7)), end
+    assert sorted(found) == values
+
+
 def test_rows_of_tables_of_the_other_node_are_inserted_and_read(nodes: SeveralNodes) -> None:
     table = make_table_away(nodes, "ordered")
     batch = {"rows": [{"a": 5}, {"a": 6}], "session": "s", "sequence": 1}
@@ -100,7 +128,7 @@ def test_rows_of_tables_of_the_other_node_are_inserted_and_read(nodes: SeveralNo
 def test_what_lies_at_several_nodes_is_refused_where_it_is_not_put_together(nodes: SeveralNodes) -> None:
     spread(nodes, "several")
     for path, body in (
-        ("topics/several/records?follow=true", None), ("topics/several/search", {"text": "x"}),
+        ("topics/several/records?follow=true", None),
         ("sql", {"query": "select count(*) from several"}),
     ):  # fmt: skip
         status, told = call(nodes, path, body)
@@ -181,6 +209,20 @@ def is_served_by_both(nodes: SeveralNodes) -> bool:
     """Return True once each node has data cells, and all are open."""
     cells = [cell for cell in call(nodes, "cells")[1]["cells"] if cell["id"]]
     return {cell["node"] for cell in cells} == {1, 2} and {cell["health"] for cell in cells} == {"good"}
+
+
+def write_everywhere(nodes: SeveralNodes, topic: str, count: int) -> list[str]:
+    """Write records to all partitions of a topic; return their values in order."""
+    records = [{"value": f"needle {number}", "partition": number % PARTITIONS} for number in range(count)]
+    status, told = call(nodes, f"topics/{topic}/records", {"records": records})
+    assert status == 201, told
+    return sorted(f"needle {number}" for number in range(count))
+
+
+def search(nodes: SeveralNodes, topic: str, body: dict[str, Any]) -> list[Any]:
+    """Return the lines of a search."""
+    with open_stream(nodes, f"topics/{topic}/search", json.dumps(body).encode()) as stream:
+        return [json.loads(line) for line in stream]
 
 
 def is_read(nodes: SeveralNodes, topic: str, partition: int, values: list[str]) -> bool:
