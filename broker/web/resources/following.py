@@ -2,48 +2,54 @@
 
 import asyncio
 import math
-import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from pqbroker.broker.ground.access import AclOperation
-from pqbroker.broker.ground.refusals import REFUSED
 from pqbroker.broker.services.topics.partitions import find_partition
 from pqbroker.broker.web.resources.contents import read_text
 from pqbroker.broker.web.resources.decoded_records import ShownRecords
+from pqbroker.broker.web.resources.follow_terms import GROWTH_LOOK_S, HEARTBEAT_S, event_id, read_event_id
 from pqbroker.broker.web.resources.isolation import isolation_of
+from pqbroker.broker.web.resources.joined_following import JoinedTail
 from pqbroker.broker.web.resources.read_positions import first_position, offset_in
 from pqbroker.broker.web.resources.record_search import Search, Sought
-from pqbroker.broker.web.routing.problems import bad_request, of_error
-from pqbroker.broker.web.routing.routes import Call, Stream
+from pqbroker.broker.web.routing.problems import ENDING, of_error
+from pqbroker.broker.web.routing.routes import Call, Route, Stream
 from pqbroker.broker.web.routing.stream_forms import PROBLEM, choose_form
 from pqbroker.pq.reading.query import visible_end
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 
-HEARTBEAT_S = 15.0
-GROWTH_LOOK_S = 1.0
-"""Time between two looks for partitions that are new, or served again."""
-IDS_MAX = 100
-"""Partitions up to which events say where to continue: an id names them all."""
-_OFFSET = re.compile(r"(\d{1,9}):(\d{1,19})", re.ASCII)
 _PASSING = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR))
 """While the cell is opened again, or a tablet restarts."""
 
 
-async def follow(call: Call) -> Stream:
-    """A stream of records. Problem, KafkaError for what cannot be followed."""
+async def follow(call: Call, route: Route) -> Stream:
+    """A stream of records; `route`: asks another node for one. Problem, KafkaError for what cannot be followed."""
+    parts = call.node.leaders.by_number(call.topic(AclOperation.READ, ()), followed(call))
+    if len(parts) <= 1 or call.node.others() is None:
+        return await _follow_here(call)
+    form = choose_form(call.headers.get("Accept", ""))
+    joined = JoinedTail(call, route, _follow_here, form)
+    await joined.begin(parts)
+    return Stream(form.content_type, joined.pieces())
+
+
+async def _follow_here(call: Call) -> Stream:
+    """A stream of the records of this node's partitions."""
     form = choose_form(call.headers.get("Accept", ""))
     tail = _Tail(call, form.write)
     await tail.begin()
     return Stream(form.content_type, tail.pieces(form.heartbeat))
 
 
-def followed(call: Call) -> tuple[int] | None:
-    """Return the partition that a request follows; None: all."""
-    return (call.query["partition"],) if "partition" in call.query else None
+def followed(call: Call) -> Sequence[int] | None:
+    """Return the partitions that a request follows; None: all. Several are named only by the first node of several."""
+    named: Sequence[int] | None = call.query.get("partitions")
+    return (call.query["partition"],) if "partition" in call.query else named
 
 
 class _Tail:
@@ -66,7 +72,7 @@ class _Tail:
     async def begin(self) -> None:
         """Find where to begin in each partition."""
         call, position = self._call, first_position(self._call)
-        resumed = _parse_offsets(call.headers.get("Last-Event-ID") or call.query.get("offsets", ""))
+        resumed = read_event_id(call.headers.get("Last-Event-ID") or call.query.get("offsets", ""))
         for index, partition in self._partitions().items():
             await call.node.turns.breathe()
             partition.check_readable()
@@ -80,6 +86,8 @@ class _Tail:
         """Yield what to send, piece by piece; a refusal is the last of them."""
         quiet_s = 0.0
         try:
+            if "partitions" in self._call.query:  # the first node needs to know where each one begins
+                yield self._write((), "", event_id(self._next)) or heartbeat
             while self._left > 0:
                 if piece := await self._piece():
                     quiet_s = 0.0
@@ -89,7 +97,7 @@ class _Tail:
                 if quiet_s >= HEARTBEAT_S:
                     quiet_s = 0.0
                     yield heartbeat
-        except REFUSED as error:
+        except ENDING as error:
             yield self._write([of_error(error).document()], PROBLEM, "")
         finally:
             self._unwatch()
@@ -102,7 +110,7 @@ class _Tail:
                 index = next(iter(self._moved))
                 del self._moved[index]
                 if shown := await self._read(index):
-                    return await asyncio.to_thread(self._write, shown, "", self._id())
+                    return await asyncio.to_thread(self._write, shown, "", event_id(self._next))
         except KafkaError as error:
             if error.code not in _PASSING:
                 raise
@@ -142,9 +150,11 @@ class _Tail:
 
     def _partitions(self) -> dict[int, PartitionServer]:
         """Return the partitions to follow, as they are served now."""
-        topic = self._call.topic(AclOperation.READ, followed(self._call))
-        only: int | None = self._call.query.get("partition")
-        return dict(enumerate(topic.partitions)) if only is None else {only: find_partition(topic, only)}
+        named = followed(self._call)
+        topic = self._call.topic(AclOperation.READ, named)
+        return (
+            dict(enumerate(topic.partitions)) if named is None else {one: find_partition(topic, one) for one in named}
+        )
 
     async def _watch(self) -> None:
         """Be woken by the partitions as they are served now; those that are new are read from their start."""
@@ -169,20 +179,3 @@ class _Tail:
     def _wake(self, index: int) -> None:
         self._moved[index] = None
         self._woken.set()
-
-    def _id(self) -> str:
-        """Return where another request continues: `offsets` of it."""
-        if len(self._next) > IDS_MAX:
-            return ""
-        return ",".join(f"{index}:{offset}" for index, offset in sorted(self._next.items()))
-
-
-def _parse_offsets(text: str) -> dict[int, int]:
-    """Offsets by partition; Problem."""
-    offsets: dict[int, int] = {}
-    for item in filter(None, text.split(",")):
-        found = _OFFSET.fullmatch(item)
-        if found is None:
-            raise bad_request(f"offsets has {item[:100]!r}; give PARTITION:OFFSET,… as the id of an event has them")
-        offsets[int(found[1])] = int(found[2])
-    return offsets

@@ -17,7 +17,7 @@ from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, array_of, o
 
 async def read(call: Call) -> Any:
     if call.query.get("follow", False):
-        return await follow(call)
+        return await follow(call, ROUTES[0])
     if "offsets" in call.query:
         raise bad_request("offsets is for follow=true; give from or offset")
     return await _look(call)

@@ -1,9 +1,9 @@
 """Errors of the HTTP side: {"error": {"code", "message", "cure"}} and its status. Kafka's codes keep their names."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from pqbroker.broker.ground.refusals import translate
+from pqbroker.broker.ground.refusals import REFUSED, translate
 from pqbroker.broker.web.routing.schemas import COUNT, TEXT, Schema, object_of
 from pqbroker.pq.log.partition_settings import TabletClosed
 from pqbroker.protocol.errors import ErrorCode
@@ -26,6 +26,10 @@ class Problem(Exception):
     def document(self) -> dict[str, Any]:
         numbered = {} if self.number is None else {"number": self.number}
         return {"error": {"code": self.code, "message": self.message, "cure": self.cure, **numbered}}
+
+
+ENDING: Final[tuple[type[Exception], ...]] = (Problem, *REFUSED)
+"""Errors that a stream may end with: `of_error` says how."""
 
 
 class _Meaning(NamedTuple):
@@ -93,6 +97,8 @@ def of_kafka(code: ErrorCode, message: str) -> Problem:
 
 def of_error(error: BaseException) -> Problem:
     """Make a problem of a lower floor's refusal. A tablet's state has one code here, also where Kafka has several."""
+    if isinstance(error, Problem):
+        return error
     code, message = translate(error)
     if isinstance(error, TabletClosed):
         return Problem(409, "WRONG_STATE", message, error.cure)

@@ -25,9 +25,12 @@ def _lines(documents: Sequence[Any], _kind: str, _id: str) -> bytes:
 
 
 def _events(documents: Sequence[Any], kind: str, event_id: str) -> bytes:
-    """The id stands at the last event: a client that was cut before it gets them all again."""
+    """The id stands at the last event: a client that was cut before it gets them all again. Without events it comes
+    alone."""
     name = f"event: {kind}\n" if kind else ""
     events = [f"{name}data: {json.dumps(each, ensure_ascii=False)}\n\n" for each in documents]
+    if event_id and not events:
+        events = ["\n"]
     if event_id:
         events[-1] = f"id: {event_id}\n{events[-1]}"
     return _encode(events)

@@ -125,25 +125,51 @@ def test_rows_of_tables_of_the_other_node_are_inserted_and_read(nodes: SeveralNo
     assert (status, refused["error"]["code"]) == (400, "INVALID_ROW"), refused
 
 
+def test_a_topic_of_both_nodes_is_followed_whole(nodes: SeveralNodes) -> None:
+    spread(nodes, "tailed")
+    values = write_everywhere(nodes, "tailed", 12)
+    with open_stream(nodes, "topics/tailed/records?follow=true") as stream:
+        assert sorted(json.loads(line)["value"] for line in next_lines(stream, 12)) == values
+        write(nodes, "tailed", 0, "later")
+        write(nodes, "tailed", 1, "later")
+        assert [json.loads(line)["value"] for line in next_lines(stream, 2)] == ["later", "later"]
+        assert call(nodes, "topics/tailed/partitions", {"count": PARTITIONS + 1})[0] == 200
+        wait_until(lambda: is_read(nodes, "tailed", PARTITIONS, []), "the partition is served", PATIENCE_S)
+        write(nodes, "tailed", PARTITIONS, "new")
+        assert json.loads(next_lines(stream, 1)[0])["value"] == "new"
+
+
+def test_events_of_both_nodes_say_where_another_request_continues(nodes: SeveralNodes) -> None:
+    spread(nodes, "resumed")
+    values = write_everywhere(nodes, "resumed", 12)
+    found: list[str] = []
+    offsets = ""
+    while len(found) < len(values):
+        query = f"follow=true&limit=3{offsets}"
+        with open_stream(nodes, f"topics/resumed/records?{query}", accept="text/event-stream") as stream:
+            lines = [line.decode().rstrip("\n").partition(": ") for line in stream]
+        found += [json.loads(text)["value"] for name, _, text in lines if name == "data"]
+        offsets = "&offsets=" + [text for name, _, text in lines if name == "id"][-1]
+    assert sorted(found) == values
+
+
 def test_what_lies_at_several_nodes_is_refused_where_it_is_not_put_together(nodes: SeveralNodes) -> None:
     spread(nodes, "several")
-    for path, body in (
-        ("topics/several/records?follow=true", None),
-        ("sql", {"query": "select count(*) from several"}),
-    ):  # fmt: skip
-        status, told = call(nodes, path, body)
-        assert (status, told["error"]["code"]) == (503, "OTHER_NODE"), path
+    status, told = call(nodes, "sql", {"query": "select count(*) from several"})
+    assert (status, told["error"]["code"]) == (503, "OTHER_NODE")
 
 
 def test_a_node_that_dies_ends_its_streams_with_an_error_that_names_it(nodes: SeveralNodes) -> None:
     away = spread(nodes, "dying")
-    with open_stream(nodes, f"topics/dying/records?follow=true&partition={away[0]}") as stream:
+    path = "topics/dying/records?follow=true"
+    with open_stream(nodes, f"{path}&partition={away[0]}") as stream, open_stream(nodes, path) as whole:
         write(nodes, "dying", away[0], "before")
-        assert json.loads(stream.readline())["value"] == "before"
+        assert [json.loads(next_lines(each, 1)[0])["value"] for each in (stream, whole)] == ["before", "before"]
         os.kill(nodes.pids()[2], signal.SIGKILL)
-        last = json.loads(stream.readlines()[-1])["error"]
-    assert last["code"] == "NODE_SILENT"
-    assert "node 2" in last["message"]
+        lasts = [json.loads(each.readlines()[-1])["error"] for each in (stream, whole)]
+    for last in lasts:
+        assert last["code"] == "NODE_SILENT"
+        assert "node 2" in last["message"]
     wait_until(lambda: is_read(nodes, "dying", away[0], ["before"]), "another node has the partition", PATIENCE_S)
 
 
@@ -237,9 +263,20 @@ def write(nodes: SeveralNodes, topic: str, partition: int, value: str) -> None:
     assert status == 201, told
 
 
-def open_stream(nodes: SeveralNodes, path: str, body: bytes | None = None) -> HTTPResponse:
+def next_lines(stream: HTTPResponse, count: int) -> list[bytes]:
+    """Return the next lines of a stream, heartbeats left out."""
+    found: list[bytes] = []
+    while len(found) < count:
+        line = stream.readline()
+        assert line, "the stream ended"
+        if line != b"\n":
+            found.append(line)
+    return found
+
+
+def open_stream(nodes: SeveralNodes, path: str, body: bytes | None = None, accept: str = "*/*") -> HTTPResponse:
     """Return an answer that is read as it comes."""
-    headers = {"content-type": "application/json"}
+    headers = {"content-type": "application/json", "accept": accept}
     opened = urllib.request.urlopen(
         urllib.request.Request(f"http://{nodes.http}/v1/{path}", body, headers), timeout=PATIENCE_S
     )
