@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from pqbroker.broker.ground.looks import Looks
 from pqbroker.broker.ground.refusals import REFUSED, translate
+from pqbroker.broker.web.peer_queries import PeerQueries
 from pqbroker.broker.web.routing.forwarded_calls import IN_LOOP_BYTES, ForwardedCall
 from pqbroker.broker.web.routing.node import WebNode
 from pqbroker.broker.web.routing.problems import Problem, of_error
@@ -32,11 +33,14 @@ class PeerCalls:
         self._looks = Looks(node.settings.http_looks_max)
         self._streams: dict[int, _OpenStream] = {}
         self._opened = 0
+        self._queries = PeerQueries(node, self._looks)
 
     async def answer(self, asked: Any, body: bytes) -> tuple[Any, bytes]:
         """Answer the first node. ValueError for what is no call."""
         if isinstance(asked, dict) and "piece" in asked:
             return await self._piece(asked["piece"])
+        if isinstance(asked, dict) and "query" in asked:
+            return await self._read(asked)
         sent = ForwardedCall.decode(asked)
         route = self._routes.get((sent.method, sent.route))
         if route is None:
@@ -52,7 +56,10 @@ class PeerCalls:
         return head, await asyncio.to_thread(lambda: json.dumps(document).encode())
 
     def take(self, told: Any) -> None:
-        """Take a note of the first node: it leaves a stream. ValueError."""
+        """Take a note of the first node: it leaves a stream, or a query has ended. ValueError."""
+        if isinstance(told, dict) and isinstance(told.get("ended"), int):
+            self._queries.end(told["ended"])
+            return
         if not isinstance(told, dict) or not isinstance(told.get("leave"), int):
             raise ValueError("a note about a stream was expected")
         stream = self._streams.pop(told["leave"], None)
@@ -64,6 +71,19 @@ class PeerCalls:
         for stream in self._streams.values():
             stream.leave()
         self._streams.clear()
+        self._queries.close()
+
+    async def _read(self, asked: dict[str, Any]) -> tuple[Any, bytes]:
+        """Answer what a query of the first node reads here. ValueError."""
+        if "begin" in asked:
+            begun = await self._outcome(self._queries.begin(asked))
+            return _refused(begun) if isinstance(begun, Problem) else {"begun": begun}, b""
+        shown = await self._outcome(self._queries.stretches(asked))
+        if isinstance(shown, Problem):
+            return _refused(shown), b""
+        assert not isinstance(shown, StreamCut), "no stream is read"
+        head, payload = shown
+        return head, b"".join(payload)
 
     async def _call(self, route: Route, sent: ForwardedCall, body: bytes) -> Call:
         """ValueError for a body that the route does not take."""

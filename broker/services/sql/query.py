@@ -12,19 +12,22 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from pqbroker.broker.services.sql.topic_reads import (
+    AskedPartitions,
+    NodeReads,
+    PartitionSnapshot,
+    Snapshots,
+    WantedStretches,
+)
 from pqbroker.broker.services.sql.workers import Workers
 from pqbroker.broker.services.topics.named_registries import decoding_of
-from pqbroker.broker.services.topics.partitions import needs_keys, unknown_topic
+from pqbroker.broker.services.topics.partitions import unknown_topic
 from pqbroker.broker.services.topics.topic_schemas import schema_of
-from pqbroker.broker.services.workers.shown_stretches import show_stretch
 from pqbroker.broker.services.workers.worker_task import TaskLimits, TaskRefusals, WorkerTask
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.pq.log.row_facts import RowFacts
-from pqbroker.pq.reading.query import READ_COMMITTED, Isolation, visible_end
-from pqbroker.pq.serving.open_scans import OpenScans
-from pqbroker.pq.serving.stretches import StretchQuery
+from pqbroker.pq.reading.query import READ_COMMITTED, Isolation
+from pqbroker.pq.serving.store_refusals import not_leader
 from pqbroker.pq.serving.topic import Topic
-from pqbroker.storage.engine import Buffer
 from pqbroker.tables.local_files import file_of, is_file_name, relation_of
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.work.messages import Message
@@ -35,10 +38,6 @@ if TYPE_CHECKING:
     from pqbroker.broker.services.sql.sorted_reads import SortedReads
     from pqbroker.tables.serving.table import SortedTable
 
-STRETCH_BYTES = 8 << 20
-"""Stored bytes of a stretch that a worker is shown, about."""
-STRETCHES_MAX = 4
-"""Shown at once: each turn of question and answer takes the broker as long as a few stretches."""
 QueryParams = list[Any] | dict[str, Any] | None
 
 
@@ -70,6 +69,16 @@ class ReadTargets(Protocol):
     def topic(self, name: str) -> Topic:
         """KafkaError."""
 
+    def parts(self, topic: Topic) -> Mapping[int | None, Sequence[int]]:
+        """Return the topic's partitions by the number of the other node that runs them; None: this one does.
+        KafkaError."""
+
+    def node_of(self, topic: Topic, partition: int) -> int | None:
+        """Return the number of the other node that runs a partition; None: none does."""
+
+    def reads_at(self, node: int | None, isolation: Isolation) -> NodeReads:
+        """Return the reads of one query at a node."""
+
     def sorted_table(self, name: str) -> "SortedTable":
         """KafkaError, TableError."""
 
@@ -97,8 +106,8 @@ class Query:
         self._sorted: SortedReads | None = None
         """Reads of sorted tables, once one is named."""
         self._topics: dict[str, Topic] = {}
-        self._scans: list[tuple[OpenScans, int]] = []
-        """Compacted partitions that it reads, and up to where."""
+        self._reads: dict[int | None, NodeReads] = {}
+        """Reads of topics by the number of another node; None: at this one."""
         self._result_bytes = 0
         most_ms = settings.sql_time_ms_max
         self._time_ms = min(question.timeout_ms or most_ms, most_ms)
@@ -128,8 +137,8 @@ class Query:
         finally:
             if self._sorted is not None:
                 self._sorted.close()
-            for scans, end_offset in self._scans:
-                scans.close(end_offset)
+            for reads in self._reads.values():
+                reads.close()
 
     def piece(self) -> Awaitable[bytes | None]:
         """Return the next piece of the answer as it is made; None at its end. QueryRefused, KafkaError."""
@@ -186,11 +195,13 @@ class Query:
         if self._question.timestamp is not None and not of_tables:
             text = "timestamp or transaction is given, and the query names no sorted table"
             raise QueryRefused("INVALID_QUERY", text, "Leave it out; topics have \"$timestamp\" as a column.")
+        self._topics = {name: self._targets.topic(name) for name in names if name not in of_tables}
+        here, away = await self._begin_away()
         if len(names) == 1 or len(names) == len(of_tables):
-            return await self._snapshot_of_now(names, of_tables)
+            return await self._snapshot_of_now(of_tables, here, away)
         try:
             async with self._targets.moment(names):
-                return await self._snapshot_of_now(names, of_tables)
+                return await self._snapshot_of_now(of_tables, here, away)
         except TableError as refusal:
             raise QueryRefused(refusal.code, refusal.message, refusal.cure) from None
 
@@ -224,29 +235,31 @@ class Query:
             shown += [{"name": each, "kind": "file", "tablets": None, "file": self._place_of(each)} for each in wanted]
         return {**page, "tables": shown}
 
-    async def _snapshot_of_now(self, names: Sequence[str], of_tables: Sequence[str]) -> dict[str, Any]:
+    async def _begin_away(self) -> tuple[AskedPartitions, Sequence[Snapshots]]:
+        """Begin the reads of partitions that other nodes run; return those of this node, and what the others said."""
+        parts: dict[int | None, dict[str, tuple[str, Sequence[int]]]] = {None: {}}
+        for name, topic in self._topics.items():
+            for node, indexes in self._targets.parts(topic).items():
+                parts.setdefault(node, {})[name] = (topic.record.topic_id.hex(), indexes)
+        here = parts.pop(None)
+        return here, [await self._reads_at(node).begin(asked) for node, asked in parts.items()]
+
+    async def _snapshot_of_now(
+        self, of_tables: Sequence[str], here: AskedPartitions, away: Sequence[Snapshots]
+    ) -> dict[str, Any]:
+        seen = [await self._reads_at(None).begin(here), *away]
         found: dict[str, Any] = {}
-        self._topics = {}
-        for name in names:
-            if name not in of_tables:
-                self._topics[name] = topic = self._targets.topic(name)
-                found[name] = self._snapshot_of_topic(topic)
-                if needs_keys(topic):
-                    self._keep_up_to(topic, [end_offset for _, end_offset in found[name]["bounds"]])
+        for name, topic in self._topics.items():
+            partitions = [one for of_node in seen for one in of_node.get(name, ())]
+            found[name] = _snapshot_of(topic, partitions, self._settings)
         for name in of_tables:
             found[name] = {**await self._sorted_reads().snapshot(name)}
         return found
 
-    def _snapshot_of_topic(self, topic: Topic) -> dict[str, Any]:
-        settings = self._settings
-        found = _snapshot_of(topic, self._question.isolation)
-        return {**found, "decoding": decoding_of(topic, settings), "columns_max": settings.table_columns_max}
-
-    def _keep_up_to(self, topic: Topic, ends: Sequence[int]) -> None:
-        """Have no cleaning take out what only a record behind these offsets makes superfluous."""
-        for partition, end_offset in zip(topic.partitions, ends, strict=True):
-            partition.scans.open(end_offset)
-            self._scans.append((partition.scans, end_offset))
+    def _reads_at(self, node: int | None) -> NodeReads:
+        if node not in self._reads:
+            self._reads[node] = self._targets.reads_at(node, self._question.isolation)
+        return self._reads[node]
 
     def _sorted_reads(self) -> "SortedReads":
         if self._sorted is None:
@@ -270,28 +283,12 @@ class Query:
         if (most := wanted["timestamp_max"]) is not None:
             key = (topic.record.topic_id, index)
             offset, end_offset = self._workers.least_times.narrowed(key, offset, end_offset, most)
-        bytes_max = min(wanted["bytes_max"] or STRETCH_BYTES, STRETCH_BYTES)
-        query = StretchQuery(offset, end_offset, bytes_max, timestamp_min, is_verified)
-        partition = topic.partitions[index]
-        spans = partition.state.transactions.aborted if self._question.isolation is READ_COMMITTED else None
-        is_one = is_verified or bytes_max < STRETCH_BYTES
-        stretches = await partition.stretches.read(query, 1 if is_one else STRETCHES_MAX)
-        shown: list[dict[str, Any]] = []
-        payload: list[Buffer] = []
-        for stretch in stretches:
-            facts = None
-            if wanted["facts"]:
-                facts = await partition.facts.read(offset, stretch.next_offset)
-                if _is_left_out(facts, stretch.next_offset - offset, wanted["commits"]):
-                    stretch = stretch._replace(pieces=())
-            shown.append({**show_stretch(stretch, payload), "offset": offset})
-            if spans is not None:
-                shown[-1]["aborted"] = spans.between(offset, stretch.next_offset)
-            if facts is not None:
-                payload.append(facts.encode())
-                shown[-1] |= {"weight_before": facts.weight_before, "facts_bytes": len(payload[-1])}
-            offset = stretch.next_offset
-        await worker.send("stretches", {"stretches": shown}, payload)
+        asked = WantedStretches(
+            name, topic.record.topic_id.hex(), index, offset, end_offset, timestamp_min, is_verified, wanted["facts"],
+            wanted["commits"], wanted["bytes_max"],
+        )  # fmt: skip
+        document, payload = await self._reads_at(self._targets.node_of(topic, index)).stretches(asked)
+        await worker.send("stretches", document, payload)
 
     def _count(self, size: int) -> None:
         self._result_bytes += size
@@ -361,20 +358,15 @@ def check_files(files: Mapping[str, bytes], settings: BrokerSettings) -> None:
             )  # fmt: skip
 
 
-def _snapshot_of(topic: Topic, isolation: Isolation) -> dict[str, Any]:
-    """Return where the partitions of a topic start and end now, and the columns of its schema, where it has one."""
-    for partition in topic.partitions:
-        partition.check_readable()
-    bounds = [(each.start_offset, visible_end(each.state, isolation)) for each in topic.partitions]
-    unmounted = [partition.index for partition in topic.partitions if partition.is_unmounted]
+def _snapshot_of(topic: Topic, partitions: Sequence[PartitionSnapshot], settings: BrokerSettings) -> dict[str, Any]:
+    """Return where the partitions of a topic start and end, and the columns of its schema, where it has one."""
+    seen = sorted(partitions)
+    if [one.partition for one in seen] != list(range(len(topic.partitions))):
+        raise not_leader()  # it grew meanwhile, or a cell moved
     columns, formats = schema_of(topic) or (None, {})
-    mark = "" if isolation is READ_COMMITTED else "u"  # columns kept of one isolation are not for another
     return {
-        "id": topic.record.topic_id.hex(), "bounds": bounds, "columns": columns, "formats": formats,
-        "unmounted": unmounted, "revisions": [mark + partition.revision for partition in topic.partitions],
+        "id": topic.record.topic_id.hex(), "bounds": [(one.start_offset, one.end_offset) for one in seen],
+        "columns": columns, "formats": formats, "unmounted": [one.partition for one in seen if one.is_unmounted],
+        "revisions": [one.revision for one in seen], "decoding": decoding_of(topic, settings),
+        "columns_max": settings.table_columns_max,
     }  # fmt: skip
-
-
-def _is_left_out(facts: RowFacts, rows: int, commits: Sequence[int] | None) -> bool:
-    """Return True if all these rows are known, and none was committed at such a time."""
-    return commits is not None and len(facts) == rows and not facts.may_have_timestamp(*commits)

@@ -9,19 +9,21 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pqbroker.broker.ground.access import AclOperation, check_access
-from pqbroker.broker.ground.refusals import REFUSED
 from pqbroker.broker.services.sql.files import place_of
 from pqbroker.broker.services.sql.listing import Listing
 from pqbroker.broker.services.sql.query import Query, Question, check_files, check_params
+from pqbroker.broker.services.sql.topic_reads import NodeReads, TopicReads
 from pqbroker.broker.services.topics.finding import every_topic, find_topic, topic_resource
 from pqbroker.broker.services.topics.partitions import unknown_topic
+from pqbroker.broker.web.resources.away_reads import AwayReads
 from pqbroker.broker.web.resources.contents import CONTENT, read
 from pqbroker.broker.web.resources.isolation import read_isolation
-from pqbroker.broker.web.routing.problems import Problem, bad_request, of_error
+from pqbroker.broker.web.routing.problems import ENDING, Problem, bad_request, of_error
 from pqbroker.broker.web.routing.read_timestamps import find_read_timestamp
 from pqbroker.broker.web.routing.routes import Call, Route, Stream, StreamCut
 from pqbroker.broker.web.routing.schemas import COUNT, TEXT, array_of, object_of
 from pqbroker.broker.web.routing.stream_forms import ARROW_STREAM, LINES
+from pqbroker.pq.reading.query import Isolation
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.tablets.scheme_objects import SORTED_TABLE
@@ -41,7 +43,9 @@ _STATUSES = {
     "TOO_MANY_QUERIES": 503, "WORKER_LOST": 503, "QUERY_TOO_LONG": 504, "QUERY_TOO_LARGE": 413, "RESULT_TOO_LARGE": 413,
     "TABLES_NOT_INSTALLED": 501, "CORRUPT_MESSAGE": 500, "WRONG_STATE": 409,
     "NO_TABLE": 404, "TABLE_CHANGED": 409, "TABLET_BUSY": 503, "TABLET_DAMAGED": 409, "TABLET_NOT_OPEN": 409,
-    "TABLET_STARTING": 503, "ROW_LOCKED": 503, "NO_FILE": 404, "FILE_TOO_LARGE": 413,
+    "TABLET_STARTING": 503, "ROW_LOCKED": 503, "NO_FILE": 404, "FILE_TOO_LARGE": 413, "NODE_SILENT": 503,
+    "OTHER_NODE": 503, "NOT_LEADER_OR_FOLLOWER": 503, "KAFKA_STORAGE_ERROR": 503, "UNKNOWN_TOPIC_OR_PARTITION": 404,
+    "TOPIC_AUTHORIZATION_FAILED": 403,
 }  # fmt: skip
 """HTTP status of refusals before the first byte, by code; others have 400."""
 
@@ -113,7 +117,24 @@ class CallersTargets:
             known = [each.record.name for each in every_topic(call, AclOperation.DESCRIBE, names, or_static=True)]
             near = get_close_matches(name, known, 1, _LIKENESS_MIN)
             raise unknown_topic(name, f"; did you mean {near[0]!r}?" if near else "") from None
-        call.check_served(topic)
+        return topic
+
+    def parts(self, topic: Topic) -> Mapping[int | None, Sequence[int]]:
+        """KafkaError NOT_LEADER_OR_FOLLOWER while no node runs some of them."""
+        leaders = self._call.node.leaders
+        parts = leaders.by_number(topic)
+        return {None if node == leaders.number else node: indexes for node, indexes in parts.items()}
+
+    def node_of(self, topic: Topic, partition: int) -> int | None:
+        return self._call.node.leaders.only_node(topic, (partition,))
+
+    def reads_at(self, node: int | None, isolation: Isolation) -> NodeReads:
+        return TopicReads(self.served_topic, isolation) if node is None else AwayReads(self._call, node, isolation)
+
+    def served_topic(self, name: str, partitions: Sequence[int]) -> Topic:
+        """Return a topic of which this node runs some partitions. KafkaError, Problem as `Call.check_served`."""
+        topic = self.topic(name)
+        self._call.check_served(topic, partitions)
         return topic
 
     def sorted_table(self, name: str) -> "SortedTable":
@@ -168,7 +189,7 @@ async def _answered(asked: Query, format_: str, targets: CallersTargets) -> Asyn
         return
     except QueryRefused as refusal:
         problem = _problem(refusal)
-    except REFUSED as error:
+    except ENDING as error:
         problem = of_error(error)
     if not has_begun:
         raise problem

@@ -75,7 +75,7 @@ async def forward(others: OtherNodes, node: int, route: Route, call: Call) -> An
         route.method, route.path, call.path, call.query, headers, call.principal, call.host, call.holder,
         is_raw,
     )  # fmt: skip
-    head, answered = await _ask(others, node, sent.encode(), body)
+    head, answered = await ask_node(others, node, sent.encode(), body)
     try:
         if "stream" in head:
             content_type = str(head["type"])
@@ -96,7 +96,7 @@ async def _pieces(others: OtherNodes, node: int, stream: int, content_type: str)
     try:
         yield b""
         while True:
-            head, piece = await _ask(others, node, {"piece": stream})
+            head, piece = await ask_node(others, node, {"piece": stream})
             if head.get("waits"):
                 continue
             is_over = not head.get("more")
@@ -118,8 +118,8 @@ async def _pieces(others: OtherNodes, node: int, stream: int, content_type: str)
             others.tell_web(node, {"leave": stream})
 
 
-async def _ask(others: OtherNodes, node: int, asked: Any, body: bytes = b"") -> tuple[dict[str, Any], bytes]:
-    """Problem NODE_SILENT, and what the other node answers with."""
+async def ask_node(others: OtherNodes, node: int, asked: Any, body: bytes = b"") -> tuple[dict[str, Any], bytes]:
+    """Return head and body of another node's answer. Problem NODE_SILENT, and what the other node answers with."""
     try:
         head, answered = await others.ask_web(node, asked, body)
     except NodeSilent as silent:

@@ -6,6 +6,7 @@ import signal
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.client import HTTPResponse
 from typing import Any
@@ -153,10 +154,36 @@ def test_events_of_both_nodes_say_where_another_request_continues(nodes: Several
     assert sorted(found) == values
 
 
-def test_what_lies_at_several_nodes_is_refused_where_it_is_not_put_together(nodes: SeveralNodes) -> None:
-    spread(nodes, "several")
-    status, told = call(nodes, "sql", {"query": "select count(*) from several"})
-    assert (status, told["error"]["code"]) == (503, "OTHER_NODE")
+def test_sql_reads_topics_of_both_nodes_whole(nodes: SeveralNodes) -> None:
+    away = spread(nodes, "queried")
+    values = write_everywhere(nodes, "queried", 40)
+    assert sql(nodes, "SELECT value FROM queried ORDER BY value") == [{"value": value} for value in values]
+    counts = sql(nodes, 'SELECT "$tablet_index" AS tablet, count(*) AS rows FROM queried GROUP BY ALL ORDER BY ALL')
+    assert counts == [{"tablet": index, "rows": 40 // PARTITIONS} for index in range(PARTITIONS)]
+    assert sql(nodes, f'SELECT count(*) AS rows FROM queried WHERE "$tablet_index" = {away[0]}') == [{"rows": 10}]
+    spread(nodes, "joined")
+    write_everywhere(nodes, "joined", 8)
+    text = "SELECT count(*) AS rows FROM queried JOIN joined USING (value)"
+    assert sql(nodes, text) == [{"rows": 8}]
+
+
+def test_sql_reads_what_lies_in_files_of_the_other_node(nodes: SeveralNodes) -> None:
+    (first, *_) = spread(nodes, "stored")
+    for number in range(24):  # more than a head has: bodies are written, which lie in files
+        records = [{"value": f"{number} {index} " + "x" * 10_000, "partition": first} for index in range(80)]
+        assert call(nodes, "topics/stored/records", {"records": records})[0] == 201
+    assert call(nodes, f"topics/stored/partitions/{first}")[1]["body"]["count"]
+    text = "SELECT count(*) AS rows, sum(octet_length(value)) AS bytes FROM stored"
+    expected = {"rows": 24 * 80, "bytes": sum(len(f"{n} {i} ") + 10_000 for n in range(24) for i in range(80))}
+    assert sql(nodes, text) == [expected]
+
+
+def test_sql_reads_rows_of_tables_of_the_other_node(nodes: SeveralNodes) -> None:
+    table = make_table_away(nodes, "selected")
+    assert call(nodes, f"tables/{table}/rows", {"rows": [{"a": 5}, {"a": 6}]})[0] == 200
+    assert sql(nodes, f'SELECT a, "$row_index" FROM {table}') == [
+        {"a": 5, "$row_index": 0}, {"a": 6, "$row_index": 1}
+    ]  # fmt: skip
 
 
 def test_a_node_that_dies_ends_its_streams_with_an_error_that_names_it(nodes: SeveralNodes) -> None:
@@ -176,9 +203,11 @@ def test_a_node_that_dies_ends_its_streams_with_an_error_that_names_it(nodes: Se
 def test_a_node_that_says_nothing_is_named(nodes: SeveralNodes) -> None:
     away = spread(nodes, "silent")
     os.kill(nodes.pids()[2], signal.SIGSTOP)  # until its parent kills it
-    status, told = call(nodes, f"topics/silent/records?partition={away[0]}")
-    assert (status, told["error"]["code"]) == (503, "NODE_SILENT")
-    assert told["error"]["message"].startswith("node 2")
+    asked = (f"topics/silent/records?partition={away[0]}", None), ("sql", {"query": "SELECT count(*) FROM silent"})
+    with ThreadPoolExecutor() as threads:
+        for status, told in threads.map(lambda one: call(nodes, *one), asked):
+            assert (status, told["error"]["code"]) == (503, "NODE_SILENT")
+            assert told["error"]["message"].startswith("node 2")
     wait_until(lambda: is_read(nodes, "silent", away[0], []), "another node has the partition", PATIENCE_S)
 
 
@@ -249,6 +278,15 @@ def search(nodes: SeveralNodes, topic: str, body: dict[str, Any]) -> list[Any]:
     """Return the lines of a search."""
     with open_stream(nodes, f"topics/{topic}/search", json.dumps(body).encode()) as stream:
         return [json.loads(line) for line in stream]
+
+
+def sql(nodes: SeveralNodes, text: str) -> list[Any]:
+    """Return the rows of a query."""
+    try:
+        with open_stream(nodes, "sql", json.dumps({"query": text}).encode()) as stream:
+            return [json.loads(line) for line in stream]
+    except urllib.error.HTTPError as refused:
+        raise AssertionError(refused.read()) from None
 
 
 def is_read(nodes: SeveralNodes, topic: str, partition: int, values: list[str]) -> bool:

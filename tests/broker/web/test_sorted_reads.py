@@ -10,6 +10,8 @@ import pytest
 
 from pqbroker.broker.services.sql.query import Query, Question
 from pqbroker.broker.services.sql.sorted_reads import SortedReads
+from pqbroker.broker.services.sql.topic_reads import TopicReads
+from pqbroker.pq.reading.query import Isolation
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.open_reads import OpenReads
@@ -42,6 +44,16 @@ class _ReadTargets:
 
     def topic(self, name: str) -> Topic:
         raise AssertionError(name)
+
+    def parts(self, topic: Topic) -> dict[int | None, Sequence[int]]:
+        raise AssertionError(topic)
+
+    def node_of(self, topic: Topic, partition: int) -> int | None:
+        raise AssertionError(topic)
+
+    def reads_at(self, node: int | None, isolation: Isolation) -> TopicReads:
+        assert node is None
+        return TopicReads(lambda name, _: self.topic(name), isolation)
 
     def sorted_table(self, name: str) -> SortedTable:
         return table(self._web)
