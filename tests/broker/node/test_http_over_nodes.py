@@ -3,18 +3,22 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.client import HTTPResponse
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from pqbroker.client import Client
 from tests.broker.node.test_groups_over_nodes import PARTITIONS, PATIENCE_S, at_node, leaders
 from tests.support.several_nodes import SeveralNodes
 from tests.support.waiting import wait_until
@@ -186,6 +190,40 @@ def test_sql_reads_rows_of_tables_of_the_other_node(nodes: SeveralNodes) -> None
     ]  # fmt: skip
 
 
+def test_commands_and_the_client_read_topics_of_both_nodes_whole(nodes: SeveralNodes, tmp_path: Path) -> None:
+    spread(nodes, "exported")
+    values = write_everywhere(nodes, "exported", 12)
+    file = tmp_path / "exported.jsonl"
+    command("topic", "export", "exported", str(file), "--broker", nodes.kafka)
+    assert sorted(json.loads(line)["value"] for line in file.read_text().splitlines()) == values
+    found = command("consume", "exported", "--grep", "needle", "--json", "--broker", nodes.kafka)
+    assert sorted(json.loads(line)["value"] for line in found.splitlines()) == values
+    found = command("sql", "SELECT count(*) AS rows FROM exported", "--csv", "--http", nodes.http)
+    assert found.split() == ["rows", "12"]
+    with Client(f"http://{nodes.http}") as client:
+        ranges = client.table("exported").row_ranges()
+        assert [*ranges.ranges] == [(0, 12 // PARTITIONS)] * PARTITIONS
+
+
+def test_a_sorted_table_of_both_nodes_is_never_answered_in_part(nodes: SeveralNodes) -> None:
+    wait_until(lambda: is_served_by_both(nodes), "both nodes have open cells", PATIENCE_S)
+    schema = [{"name": "k", "type": "int64", "sort_order": "ascending"}, {"name": "v", "type": "int64"}]
+    body = {"path": "//sorted", "schema": schema, "pivot_keys": [[], [10], [20], [30]]}
+    assert call(nodes, "tables", body)[0] == 201
+    status, refused = call(nodes, "sql", {"query": "SELECT count(*) FROM sorted"})
+    assert (status, refused["error"]["code"]) == (409, "TABLET_NOT_OPEN"), refused
+
+
+def test_sql_reads_cells_where_they_have_moved(nodes: SeveralNodes) -> None:
+    spread(nodes, "carried")
+    values = write_everywhere(nodes, "carried", 20)
+    cells = [cell["id"] for cell in call(nodes, "cells")[1]["cells"] if cell["node"] == 2]
+    for node in (1, 2):
+        for cell in cells:
+            assert call(nodes, f"cells/{cell}/move", {"node": node})[0] == 200
+        wait_until(partial(is_queried, nodes, "carried", values), "all rows are read", PATIENCE_S)
+
+
 def test_a_node_that_dies_ends_its_streams_with_an_error_that_names_it(nodes: SeveralNodes) -> None:
     away = spread(nodes, "dying")
     path = "topics/dying/records?follow=true"
@@ -266,6 +304,15 @@ def is_served_by_both(nodes: SeveralNodes) -> bool:
     return {cell["node"] for cell in cells} == {1, 2} and {cell["health"] for cell in cells} == {"good"}
 
 
+def command(*words: str) -> str:
+    """Return what a command prints."""
+    run = [sys.executable, "-P", "-m", "pqbroker", *words]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "itself" not in done.stderr  # the broker searches
+    return done.stdout
+
+
 def write_everywhere(nodes: SeveralNodes, topic: str, count: int) -> list[str]:
     """Write records to all partitions of a topic; return their values in order."""
     records = [{"value": f"needle {number}", "partition": number % PARTITIONS} for number in range(count)]
@@ -287,6 +334,14 @@ def sql(nodes: SeveralNodes, text: str) -> list[Any]:
             return [json.loads(line) for line in stream]
     except urllib.error.HTTPError as refused:
         raise AssertionError(refused.read()) from None
+
+
+def is_queried(nodes: SeveralNodes, topic: str, values: list[str]) -> bool:
+    """Return True if a query reads these values; one that a move meets is refused."""
+    status, told = call(nodes, "sql", {"query": f"SELECT list(value ORDER BY value) AS found FROM {topic}"})
+    assert status in (200, 503), told
+    assert status == 503 or told == {"found": values}
+    return status == 200
 
 
 def is_read(nodes: SeveralNodes, topic: str, partition: int, values: list[str]) -> bool:
