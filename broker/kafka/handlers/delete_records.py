@@ -16,7 +16,7 @@ from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
 from pqbroker.broker.services.topics.finding import find_topic
-from pqbroker.broker.services.topics.partitions import find_readable
+from pqbroker.broker.services.topics.partitions import find_loaded
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -73,7 +73,7 @@ def refuse(context: Context, request: DeleteRecordsRequest, code: ErrorCode, mes
 async def _delete(context: Context, asked: str, wanted: int, answer: DeleteRecordsPartitionResult) -> None:
     try:
         topic = find_topic(context, AclOperation.DELETE, asked)
-        partition = find_readable(topic, answer.partition_index)
+        partition = find_loaded(topic, answer.partition_index)
         if "delete" not in topic.config.cleanup_policy:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {asked} does not delete records")
         offset = partition.end_offset if wanted == HIGH_WATERMARK else wanted

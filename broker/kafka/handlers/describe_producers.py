@@ -12,7 +12,7 @@ from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
 from pqbroker.broker.services.topics.finding import find_topic
-from pqbroker.broker.services.topics.partitions import find_readable
+from pqbroker.broker.services.topics.partitions import find_loaded
 from pqbroker.pq.log.producers import Producer, TransactionalState
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.describe_producers import (
@@ -54,7 +54,7 @@ def refuse(
 
 def _describe(context: Context, topic: str, index: int) -> PartitionResponse:
     try:
-        partition = find_readable(find_topic(context, AclOperation.READ, topic), index)
+        partition = find_loaded(find_topic(context, AclOperation.READ, topic), index)
     except KafkaError as error:
         return _refused(index, error.code, error.message)
     active = each(list(partition.state.producers), lambda item: _state(*item))

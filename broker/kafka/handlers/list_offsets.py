@@ -21,7 +21,7 @@ from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
 from pqbroker.broker.services.topics.finding import find_topic
-from pqbroker.broker.services.topics.partitions import check_leader_epoch, find_readable
+from pqbroker.broker.services.topics.partitions import check_leader_epoch, find_loaded
 from pqbroker.pq.reading.query import Isolation, visible_end
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.list_offsets import (
@@ -130,7 +130,7 @@ def _locate(
 ) -> Awaitable[None] | None:
     """Fill in the answer from memory, or return the search that will."""
     topic = find_topic(context, AclOperation.DESCRIBE, named)
-    partition = find_readable(topic, asked.partition_index)
+    partition = find_loaded(topic, asked.partition_index)
     check_leader_epoch(partition, asked.current_leader_epoch)
     time, isolation = asked.timestamp, Isolation.of(request.isolation_level)
     if time < EARLIEST_PENDING_UPLOAD or context.version < _LEAST_VERSION.get(time, 0):

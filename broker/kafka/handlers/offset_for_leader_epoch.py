@@ -11,7 +11,7 @@ from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
 from pqbroker.broker.services.topics.finding import find_topic
-from pqbroker.broker.services.topics.partitions import check_leader_epoch, find_readable
+from pqbroker.broker.services.topics.partitions import check_leader_epoch, find_loaded
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -57,7 +57,7 @@ def _answer(
     answer = EpochEndOffset(partition=asked.partition)
     try:
         topic = find_topic(context, operation, named)
-        partition = find_readable(topic, asked.partition)
+        partition = find_loaded(topic, asked.partition)
         check_leader_epoch(partition, asked.current_leader_epoch)
     except KafkaError as error:
         answer.error_code = error.code

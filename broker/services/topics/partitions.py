@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from pqbroker.broker.services.topics.topic_names import NAME_CHARACTERS_MAX
 from pqbroker.conf.topic import COMPACT
+from pqbroker.pq.serving.store_refusals import not_leader
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.produced_batches import check_produced
 from pqbroker.protocol.records import BatchHeader
@@ -32,6 +33,15 @@ def find_readable(topic: "Topic", index: int) -> "PartitionServer":
     partition = partitions[index]
     if partition.state.unreadable is not None:
         partition.check_readable()
+    return partition
+
+
+def find_loaded(topic: "Topic", index: int) -> "PartitionServer":
+    """A topic's partition whose offsets are known here. Raises as `find_readable`, and NOT_LEADER_OR_FOLLOWER for one
+    that another node runs, or whose cell is not open: what stands for it here ends at 0, which says nothing."""
+    partition = find_readable(topic, index)
+    if not partition.is_loaded:
+        raise not_leader()
     return partition
 
 

@@ -27,7 +27,9 @@ async def reset(call: Call) -> Any:
     position = read_position(call, call.body["to"], "body.to")
     is_dry = call.body.get("dry_run", False)
     found: dict[TopicPartition, int] = {}
-    for index in _partitions(call, topic):
+    partitions = _partitions(call, topic)
+    call.check_served(topic, partitions)
+    for index in partitions:
         await call.node.turns.breathe()
         found[topic.record.name, index] = await offset_in(find_readable(topic, index), position, is_clamped=True)
     before = call.node.cell.current.topics.offsets.of(group_id)

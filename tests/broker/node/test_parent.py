@@ -26,10 +26,12 @@ from pqbroker.broker.node.serve import WrongSettings
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.peers import NODES_MAX
 from pqbroker.protocol.codec import decoder, encoder
+from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from pqbroker.storage.engine_kinds import MEMORY
 from tests.support.several_nodes import SeveralNodes, is_running
 from tests.support.waiting import wait_until
+from tests.support.wire import LATEST, Wire
 
 PATIENCE_S = 60.0
 FOR_TESTS = BrokerSettings(test_door=True, cells_max=2 * NODES_MAX)
@@ -94,6 +96,21 @@ def test_each_node_names_the_leaders_while_the_first_one_says_nothing(nodes: Sev
         os.kill(first, signal.SIGCONT)
     assert found == leaders
     assert at_second.list_topics("unknown", timeout=PATIENCE_S).topics["unknown"].partitions  # the first one makes it
+
+
+def test_a_node_names_no_offsets_of_partitions_that_another_one_runs(nodes: SeveralNodes) -> None:
+    host, _, port = nodes.kafka.rpartition(":")
+    client, admin = _client_of_spread(nodes, "offsets")
+    partitions = admin.list_topics("offsets").topics["offsets"].partitions
+    producer = Producer(client)
+    for index in partitions:
+        producer.produce("offsets", b"x", partition=index)
+    assert producer.flush(PATIENCE_S) == 0
+    for node in (1, 2):
+        with Wire(f"{host}:{int(port) + node}") as wire:
+            found = {index: wire.offset("offsets", index, LATEST) for index in partitions}
+        right = (0, 1), (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1)
+        assert found == {index: right[partitions[index].leader != node] for index in partitions}
 
 
 def test_metrics_are_those_of_all_nodes_by_number(nodes: SeveralNodes) -> None:
