@@ -1,7 +1,8 @@
 """Other nodes of a broker with several, as the doors of the first one need them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol
 
 from pqbroker.broker.ground.metrics import Sample
 
@@ -10,11 +11,34 @@ class NodeSilent(Exception):
     """A node does not answer now; the text names it."""
 
 
-class OtherNodes(Protocol):
-    """All nodes but the first one, by their numbers."""
+CONDITION_TEXTS: Final = ("kind", "severity", "place", "affects", "cause", "cure")
+"""Fields of a condition that are texts; `since` is the other one."""
 
-    async def samples(self) -> Mapping[int, Sequence[Sample]]:
-        """Return the samples of each. NodeSilent: all are needed."""
+
+class NodeState(NamedTuple):
+    """State of a node, as it reports it again and again: conditions as JSON shows them, and the figures of a series."""
+
+    conditions: Sequence[Mapping[str, Any]] = ()
+    figures: Mapping[str, float] = MappingProxyType({})
+
+    def encode(self) -> Any:
+        return [list(self.conditions), dict(self.figures)]
+
+    @classmethod
+    def decode(cls, told: Any) -> "NodeState":
+        """ValueError for what is no state."""
+        try:
+            conditions, figures = told
+            found = [
+                {**{name: str(one[name]) for name in CONDITION_TEXTS}, "since": int(one["since"])} for one in conditions
+            ]
+            return cls(found, {str(name): float(figure) for name, figure in figures.items()})
+        except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as bad:
+            raise ValueError(f"the state of a node was expected: {bad!r}") from None
+
+
+class AskedNodes(Protocol):
+    """Nodes by their numbers, as calls of HTTP need them."""
 
     async def ask_web(self, node: int, asked: Any, body: bytes) -> tuple[Any, bytes]:
         """Have a node answer a call of HTTP, or a question about a stream of one. NodeSilent."""
@@ -24,3 +48,16 @@ class OtherNodes(Protocol):
 
     async def work_on_tablets(self, node: int, asked: Any) -> Any:
         """Have a node do some work on sorted tablets that it runs; return what it says at the end. NodeSilent."""
+
+
+class OtherNodes(AskedNodes, Protocol):
+    """All nodes but the first one, by their numbers."""
+
+    def states(self) -> Mapping[int, NodeState]:
+        """Return what each node that serves has reported last."""
+
+    def away(self) -> Mapping[int, str]:
+        """Return why each node that does not serve does not."""
+
+    async def samples(self) -> Mapping[int, Sequence[Sample]]:
+        """Return the samples of each. NodeSilent: all are needed."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from pqbroker.broker.ground.metrics import Sample
-from pqbroker.broker.ground.other_nodes import NodeSilent
+from pqbroker.broker.ground.other_nodes import NodeSilent, NodeState
 from pqbroker.broker.kafka.net.dispatch import Dispatcher
 from pqbroker.broker.kafka.net.forwarding import answer_forwarded
 from pqbroker.broker.node.admissions import answer_admission
@@ -15,6 +15,7 @@ from pqbroker.broker.node.mirrored_rows import HIVE, SCHEME
 from pqbroker.broker.node.node_place import FIRST, NodePlace
 from pqbroker.broker.node.partition_copies import PartitionCopies
 from pqbroker.broker.node.parts import Node
+from pqbroker.broker.node.reports import PartitionEnd, take_ends
 from pqbroker.broker.node.running_tablets import (
     RUNNING_LOOK_S,
     CellTablets,
@@ -62,6 +63,8 @@ class FirstPlace:
         self._gone: dict[int, float] = {}
         """Nodes that do not follow, each with the time from which others run its cells."""
         self._came = asyncio.Event()
+        self._states: dict[int, NodeState] = {}
+        """Reports of the nodes that are linked."""
         self._allowed_s = 0.0
         """Seconds that a node whose link closes has to come again before others run its cells."""
         self._keeps_homes = False
@@ -114,6 +117,15 @@ class FirstPlace:
             await others.take_over(node)
         return_s = self._node.settings.node_return_ms / 1000
         await others.give_back({node for node, since in self._since.items() if now - since >= return_s})
+
+    def states(self) -> Mapping[int, NodeState]:
+        return self._states
+
+    def away(self) -> Mapping[int, str]:
+        """Return nodes whose cells others run by now, or nobody; nothing once the whole broker stops."""
+        now = self._node.loop.time()
+        gone = {} if self._keeps_homes else {node: now - since for node, since in self._gone.items() if since <= now}
+        return {node: f"it has not been linked to the first node for {late_s:.0f} s" for node, late_s in gone.items()}
 
     async def samples(self) -> Mapping[int, Sequence[Sample]]:
         """Return the samples of each other node. NodeSilent."""
@@ -204,15 +216,28 @@ class FirstPlace:
 
     def noted(self, link: PeerLink, payload: bytes) -> None:
         method, head, _ = decode_peer_call(payload)
-        if method is not PeerMethod.CONFIRM:
+        if method not in (PeerMethod.CONFIRM, PeerMethod.STATE, PeerMethod.ENDS):
             raise LinkBroken(f"a note {method.name} came from node {link.node}")
         if link is not self._link_of(link.node):
             return  # what was late on an earlier link of the node says nothing of now
+        if method is not PeerMethod.CONFIRM:
+            self._take_report(link.node, method, head)
+            return
         self._forget(link.node)
         # It may name a cell that it was to leave a moment ago: that counts no more.
         found = {cell: tablets for cell, tablets in decode_tablets(head).items() if self._home(cell) == link.node}
         self._place.elsewhere.update(found)
         self.copies.follow()
+
+    def _take_report(self, node: int, method: PeerMethod, head: Any) -> None:
+        """Take a report of a node (`reports.py`). LinkBroken."""
+        try:
+            if method is PeerMethod.STATE:
+                self._states[node] = NodeState.decode(head)
+            else:
+                take_ends(self._node.cell.current.topics, PartitionEnd.decode_all(head))
+        except ValueError as bad:
+            raise LinkBroken(str(bad)) from bad
 
     async def answer(self, link: PeerLink, payload: bytes) -> bytes:
         """Answer another node. PeerRefused."""
@@ -248,6 +273,7 @@ class FirstPlace:
             self._forget(link.node)
             self._place.present.discard(link.node)
             self._since.pop(link.node, None)
+            self._states.pop(link.node, None)
             self._gone[link.node] = self._node.loop.time() + self._allowed_s
         self.copies.follow()
         log.warning("the link of node %d closed: %s", link.node, why)

@@ -9,6 +9,7 @@ from pqbroker.broker.node.parts import Node
 from pqbroker.broker.services.coordination.classic.states import GroupState
 from pqbroker.broker.services.coordination.consumer_groups import list_groups
 from pqbroker.broker.services.coordination.coordinators import GroupType, ListedGroup
+from pqbroker.pq.serving.offsets import GroupOffsets
 from pqbroker.pq.serving.topic import Topic
 
 _SUMMED = ""
@@ -52,7 +53,7 @@ def _lag_samples(node: Node) -> Sampling:
     series_max = node.settings.metrics_offsets_max
     served = node.cell.current.topics
     topics = [topic for name in served.names() if (topic := served.get(name)) is not None]
-    lags = yield from _lags(topics)
+    lags = yield from _lags(topics, served.offsets)
     is_summed = len(lags) > series_max
     if is_summed:
         lags = yield from _sums(lags, series_max)
@@ -63,13 +64,13 @@ def _lag_samples(node: Node) -> Sampling:
     return samples
 
 
-def _lags(topics: Sequence[Topic]) -> Generator[None, None, list[Lag]]:
+def _lags(topics: Sequence[Topic], known: GroupOffsets) -> Generator[None, None, list[Lag]]:
     """Return one lag for each offset."""
     lags: list[Lag] = []
     for topic in topics:
         for partition in topic.partitions:
             labels = topic.record.name, str(partition.index)
-            end_offset = partition.end_offset
+            end_offset = known.end_of(partition)
             offsets = partition.consumers.all()
             lags += [((group_id, *labels), state.lag(end_offset)) for group_id, state in offsets.items()]
             yield

@@ -14,6 +14,7 @@ from pqbroker.broker.node.mirrored_rows import MirroredRows
 from pqbroker.broker.node.node_place import FIRST
 from pqbroker.broker.node.orders import Orders
 from pqbroker.broker.node.parts import Node
+from pqbroker.broker.node.reports import NodeReports
 from pqbroker.broker.node.running_tablets import RUNNING_LOOK_S, decode_tablets, encode_tablets, running_tablets
 from pqbroker.broker.node.sample_forms import encode_samples
 from pqbroker.broker.node.served_partitions import CALLS, ServedPartitions
@@ -77,6 +78,7 @@ class MemberLink:
         self._tell: Callable[[], None] = lambda: None
         """Has the first node know which tablets this one runs, if that has changed."""
         self._node: Node | None = None
+        self._reports: NodeReports | None = None
         self._web: PeerCalls | None = None
         """Calls of HTTP that the first node forwards; loaded with the first of them."""
         self._tablets: ServedTablets | None = None
@@ -128,6 +130,18 @@ class MemberLink:
             tell()
             await asyncio.sleep(RUNNING_LOOK_S)
 
+    async def keep_reporting(self, node: Node) -> None:
+        """Have the first node know what is wrong with this one, its figures and ends, for as long as this runs."""
+        self._reports = NodeReports(node, self._report)
+        await self._reports.run()
+
+    def _report(self, payload: bytes) -> bool:
+        if not self._opened.is_set():
+            return False
+        assert self._link is not None
+        self._link.note(payload)
+        return True
+
     async def stop(self) -> None:
         if self._coming is not None:
             self._coming.cancel()
@@ -161,6 +175,8 @@ class MemberLink:
     def opened(self, link: PeerLink) -> None:
         self._link, self._told = link, _NOTHING
         self._opened.set()
+        if self._reports is not None:
+            self._reports.forget()
         self._tell()  # a first node that was started again names no leader of these partitions before
 
     def noted(self, link: PeerLink, payload: bytes) -> None:

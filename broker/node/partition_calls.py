@@ -22,12 +22,13 @@ FIRST_PLACE: Final[CopyPlace] = (0, -1, "")
 
 
 class CopiedOffset(NamedTuple):
-    """One offset of an answer."""
+    """One offset of an answer. `end`: that of its partition."""
 
     tablet: TabletId
     partition: int
     group_id: str
     state: ConsumerOffset
+    end: int
 
 
 class OffsetsAsked(NamedTuple):
@@ -64,7 +65,7 @@ class OffsetsTold(NamedTuple):
     is_whole: bool
 
     def encode(self) -> Any:
-        offsets = [[one.tablet, one.partition, one.group_id, encode(one.state).hex()] for one in self.offsets]
+        offsets = [[*one[:3], encode(one.state).hex(), one.end] for one in self.offsets]
         return [list(self.generations.items()), offsets, self.is_whole]
 
     @classmethod
@@ -75,8 +76,10 @@ class OffsetsTold(NamedTuple):
             return cls(
                 {TabletId(int(tablet)): int(generation) for tablet, generation in generations},
                 [
-                    CopiedOffset(TabletId(int(tablet)), int(index), str(group_id), decode(bytes.fromhex(state)))
-                    for tablet, index, group_id, state in offsets
+                    CopiedOffset(
+                        TabletId(int(tablet)), int(index), str(group_id), decode(bytes.fromhex(state)), int(end)
+                    )
+                    for tablet, index, group_id, state, end in offsets
                 ],
                 bool(is_whole),
             )

@@ -57,6 +57,13 @@ class _AwaitedTablet(NamedTuple):
     tablet: TabletId
 
 
+class _CopiedPartition(NamedTuple):
+    """Offsets of one partition by group, and its end."""
+
+    states: dict[str, ConsumerOffset]
+    end: int = 0
+
+
 class PartitionCopies:
     """Copies of one node. `elsewhere`: tablets that others run; `link_of`: the open link to the node with a cell."""
 
@@ -159,7 +166,7 @@ class PartitionCopies:
         tablets = tuple((one.topic.record.topic_id, one.tablet) for one in wanted)
         question = OffsetsAsked(self.generations, tablets, FIRST_PLACE)
         generations: dict[TabletId, int] | None = None
-        found: dict[tuple[TabletId, int], dict[str, ConsumerOffset]] = {}
+        found: dict[tuple[TabletId, int], _CopiedPartition] = {}
         while True:
             payload = encode_peer_call(PeerMethod.COPY_OFFSETS, question.encode())
             _, head, _ = decode_peer_call(await link.ask(payload, self.timeout_s))
@@ -182,7 +189,7 @@ class PartitionCopies:
 
     def _take(
         self, way: "CellWay", wanted: Sequence[_AwaitedTablet], generations: Mapping[TabletId, int],
-        found: Mapping[tuple[TabletId, int], dict[str, ConsumerOffset]],
+        found: "Mapping[tuple[TabletId, int], _CopiedPartition]",
     ) -> None:
         """Have copies be known, of the tablets that have the generations that their node has named."""
         for topic, tablet_id in wanted:
@@ -196,7 +203,8 @@ class PartitionCopies:
             for index, server in tablet.partitions.items():
                 away = PartitionAway(record.topic_id, tablet_id, generation, index)
                 if not server.is_loaded:
-                    copies[server] = KnownElsewhere(away, way), found.get((tablet_id, index), {})
+                    states, end = found.get((tablet_id, index), _CopiedPartition({}))
+                    copies[server] = KnownElsewhere(away, way, end), states
             self._topics.offsets.take_copy(record.name, topic.partitions, copies)
 
 
@@ -272,8 +280,6 @@ def _kafka_error(told: Sequence[Any]) -> Exception:
         return ShardLost(f"another node answered {told!r}: {bad}")
 
 
-def _gather(
-    found: dict[tuple[TabletId, int], dict[str, ConsumerOffset]], offsets: Sequence[CopiedOffset]
-) -> None:
+def _gather(found: dict[tuple[TabletId, int], _CopiedPartition], offsets: Sequence[CopiedOffset]) -> None:
     for one in offsets:
-        found.setdefault((one.tablet, one.partition), {})[one.group_id] = one.state
+        found.setdefault((one.tablet, one.partition), _CopiedPartition({}, one.end)).states[one.group_id] = one.state

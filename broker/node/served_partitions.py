@@ -155,4 +155,4 @@ def _offsets_behind(running: Mapping[TabletId, PqTablet], asked: OffsetsAsked) -
         states = server.consumers.all()
         for group_id in sorted(states):
             if (tablet_id, index, group_id) > asked.after:
-                yield CopiedOffset(tablet_id, index, group_id, states[group_id])
+                yield CopiedOffset(tablet_id, index, group_id, states[group_id], server.end_offset)

@@ -42,7 +42,7 @@ from pqbroker.broker.kafka.served import APIS
 from pqbroker.broker.node.access import access_of
 from pqbroker.broker.node.cell_samples import cell_samples
 from pqbroker.broker.node.cleaning_samples import cleaning_samples
-from pqbroker.broker.node.figures import read_figures
+from pqbroker.broker.node.figures import read_figures, whole_figures
 from pqbroker.broker.node.first_user import FirstUser
 from pqbroker.broker.node.group_samples import group_samples
 from pqbroker.broker.node.login_start import add_first_user, check_listeners, check_open_listeners
@@ -242,6 +242,7 @@ class Server:
         if self._member is not None:
             member = self._member
             looks += [member.watch(), member.follow(self._serving), member.keep_telling(self._serving)]
+            looks.append(member.keep_reporting(self.node))
         if self._first is not None:
             looks += [self._first.keep_telling(), self._first.keep_placing(), self._first.copies.run()]
         works = [self.node.cleaner.run(self.node), self.node.health.run(self.node)]
@@ -417,7 +418,7 @@ class Server:
             cues=self._cues,
             started_ms=self._clock(),
             log_tail=self._log_tail,
-            series=Series(lambda: read_figures(metrics, self._cell.current)),
+            series=Series(partial(self._read_figures, metrics)),
             api_names={api.key: api.name for api in APIS},
             api_needs=API_NEEDS,
             api_ranges=tuple(api.advertised for api in APIS),
@@ -478,6 +479,11 @@ class Server:
             from pqbroker.broker.services.sorted_tables.change_feeds import bar_feeds  # loaded where there is a feed
 
             bar_feeds(self.node)
+
+    def _read_figures(self, metrics: Metrics) -> Mapping[str, float]:
+        """Return the main figures of all nodes that serve."""
+        own = read_figures(metrics, self._cell.current)
+        return own if self._first is None else whole_figures(own, self._first.states().values())
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         """A node without its periodic work would look well and fill its disk: a defect there ends it."""

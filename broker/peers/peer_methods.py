@@ -58,8 +58,12 @@ class PeerMethod(IntEnum):
     """A node has prepared rows written or dropped wherever they are."""
     ASK_HOME = 42
     """A node asks the home of prepared rows for their decision, wherever it is."""
-    TABLETS = 30
+    TABLETS = 50
     """The first node has another one do some work on sorted tablets that it runs."""
+    STATE = 30
+    """A note of a node with what is wrong with it, and its figures."""
+    ENDS = 31
+    """A note of a node with the ends of partitions in which groups have offsets."""
 
 
 def encode_peer_call(method: PeerMethod, head: Any, body: bytes | memoryview = b"") -> bytes:

@@ -39,6 +39,8 @@ class KnownElsewhere(NamedTuple):
 
     partition: PartitionAway
     way: WayElsewhere
+    end: int = 0
+    """End of the partition when its offsets were copied."""
 
 
 Ways = dict[PartitionServer, KnownElsewhere]

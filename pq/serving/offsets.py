@@ -74,6 +74,8 @@ class GroupOffsets:
         """Topics of which some offsets are not known yet: their cell is not open."""
         self.ways: Ways = {}
         """Partitions of other nodes with copies of their offsets; changed by `take_copy` and `drop_copy` alone."""
+        self._ends: dict[PartitionServer, int] = {}
+        """Ends of these partitions, as their nodes have reported them."""
 
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, ConsumerOffset | None]) -> Awaitable[Outcomes]:
         """Store the offsets, or delete them (None), in one commit, several where they are many; enqueued in this call.
@@ -183,7 +185,20 @@ class GroupOffsets:
     def each_lag(self, group_id: str) -> Iterator[tuple[TopicPartition, int]]:
         """Yield the records that the group has not read in each of its partitions. KafkaError as `each_of`."""
         for partition, state in self.each_of(group_id):
-            yield partition, state.lag(self._known(partition).end_offset)
+            yield partition, state.lag(self.end_of(self._known(partition)))
+
+    def end_of(self, server: PartitionServer) -> int:
+        """Return the end of a partition: of one that another node runs the end that this has reported last."""
+        return self._ends.get(server, server.end_offset)
+
+    def take_end(self, server: PartitionServer, end: int) -> None:
+        """Take the end of a partition that another node runs, where its offsets are known here."""
+        if server in self.ways:
+            self._ends[server] = end
+
+    def places(self) -> list[TopicPartition]:
+        """Return the partitions in which groups have offsets."""
+        return list(set[TopicPartition]().union(*self._partitions.values()))
 
     @property
     def are_known(self) -> bool:
@@ -215,6 +230,7 @@ class GroupOffsets:
             self._forget_server(topic, server)
             server.consumers.take(states)
             self.ways[server] = known
+            self._ends[server] = known.end
             for group_id in states:
                 self._emptied.pop(group_id, None)
                 self._partitions.setdefault(group_id, set()).add((topic, server.index))
@@ -241,6 +257,7 @@ class GroupOffsets:
 
     def _forget_server(self, topic: str, server: PartitionServer) -> None:
         self.ways.pop(server, None)
+        self._ends.pop(server, None)
         for group_id in server.consumers.all():
             self._discard(group_id, (topic, server.index))
 

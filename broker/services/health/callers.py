@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from pqbroker.broker.ground.metrics import Metrics
+from pqbroker.broker.ground.other_nodes import OtherNodes
 from pqbroker.broker.services.cells.cell_owner import CellOwner
 from pqbroker.broker.services.cleaning.cleaner import Cleaner
 from pqbroker.broker.services.sql.workers import Workers
@@ -30,3 +31,6 @@ class HealthyNode(Protocol):
     def searchers(self) -> TaskPool: ...
     @property
     def cleaner(self) -> Cleaner: ...
+    @property
+    def others(self) -> Callable[[], OtherNodes | None]:
+        """Return what gives the other nodes of a broker with several, at the first one; None elsewhere."""

@@ -25,6 +25,7 @@ class ConditionKind(StrEnum):
     """Kinds of conditions, in the order in which they are shown: the gravest first."""
 
     CELL_LOST = "cell-lost"
+    NODE_AWAY = "node-away"
     READING_ONLY = "reading-only"
     DISK_FULL = "disk-full"
     DAMAGED = "damaged"
@@ -39,6 +40,8 @@ class ConditionKind(StrEnum):
 
 WARNINGS: Final = frozenset((ConditionKind.CLOCK_JUMPED, ConditionKind.DISK_NEARLY_FULL))
 """Conditions under which everything is served as usual."""
+WARNING: Final = "warning"
+"""Severity of these, as documents have it."""
 _ORDER: Final = {kind: number for number, kind in enumerate(ConditionKind)}
 
 
@@ -77,7 +80,7 @@ class Condition:
         symptom = self.symptom
         return {
             "kind": symptom.kind.value,
-            "severity": "warning" if self.is_warning else "degraded",
+            "severity": WARNING if self.is_warning else "degraded",
             "place": symptom.place,
             "since": self.since_ms,
             "affects": symptom.affects,

@@ -7,13 +7,13 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
 from pqbroker.broker.services.health.callers import HealthyNode
-from pqbroker.broker.services.health.conditions import Condition, ConditionKind, Conditions, NodeStatus
+from pqbroker.broker.services.health.conditions import WARNING, Condition, ConditionKind, Conditions, NodeStatus
 from pqbroker.broker.services.health.recent import Recent
 from pqbroker.broker.services.health.symptoms import SYNC_SLOW_S, SYSTEM_PLACE, symptoms
 from pqbroker.storage.engine import BlobKey, IndexDamaged, ShardLost
@@ -97,6 +97,18 @@ class Health:
         return {kind.value: counted[kind] for kind in ConditionKind}
 
     def document(self, node: HealthyNode) -> dict[str, Any]:
-        """Return status and conditions as JSON shows them."""
+        """Return status and conditions as JSON shows them; of several nodes the first one has those of all."""
         shown = [condition.document() for condition in self.conditions(node)]
-        return {"status": self.status(node).value, "conditions": shown}
+        of_others = list(_conditions_of_others(node))
+        status = self.status(node)
+        if status is NodeStatus.OK and not all(one["severity"] == WARNING for one in of_others):
+            status = NodeStatus.DEGRADED
+        return {"status": status.value, "conditions": shown + of_others}
+
+
+def _conditions_of_others(node: HealthyNode) -> Iterator[dict[str, Any]]:
+    """Yield what other nodes have reported of themselves, with their numbers."""
+    others = node.others()
+    for number, state in () if others is None else sorted(others.states().items()):
+        for one in state.conditions:
+            yield {**one, "place": f"node {number}, {one['place']}"}

@@ -32,6 +32,7 @@ _DISK_CURE: Final = "delete records, topics or other files, or enlarge the disk"
 def symptoms(node: HealthyNode, recent: Recent) -> Iterator[Symptom]:
     """Yield what is wrong with the node now, or was within the seconds that `recent` looks back."""
     yield from _lost_cells(node)
+    yield from _nodes_away(node)
     for cell, host in node.cell.current.cells.hosts():
         if not host.cell.lost.done():
             yield from _of_cell(f"cell {cell}", host.cell, recent)
@@ -55,6 +56,14 @@ def _lost_cells(node: HealthyNode) -> Iterator[Symptom]:
             cause = opened.others.failure(cell) or "the cell is being opened again"
             cure = "see to its disk; the broker opens the cell again by itself"
             yield Symptom(ConditionKind.CELL_LOST, f"cell {cell}", _topics_of(opened.cells, str(cell)), cause, cure)
+
+
+def _nodes_away(node: HealthyNode) -> Iterator[Symptom]:
+    others = node.others()
+    for number, cause in () if others is None else sorted(others.away().items()):
+        affects = "its clients until they have found other nodes, and the load of these, which run its cells"
+        cure = "its parent process starts it again by itself; the log says why it ended"
+        yield Symptom(ConditionKind.NODE_AWAY, f"node {number}", affects, cause, cure)
 
 
 def _topics_of(cells: OpenCells, cell: str) -> str:

@@ -176,7 +176,8 @@ def _partitions(call: Call, group_id: str, lag: Mapping[TopicPartition, int]) ->
 
 
 def _end_offset(call: Call, topic: str, index: int) -> int:
-    return find_partition(find_topic(call, AclOperation.DESCRIBE, topic), index).end_offset
+    partition = find_partition(find_topic(call, AclOperation.DESCRIBE, topic), index)
+    return call.node.cell.current.topics.offsets.end_of(partition)
 
 
 def _after_topic_partition(call: Call) -> TopicPartition:

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final, NamedTuple
 
 from pqbroker.broker.ground.access import Principal
-from pqbroker.broker.ground.other_nodes import NodeSilent, OtherNodes
+from pqbroker.broker.ground.other_nodes import AskedNodes, NodeSilent
 from pqbroker.broker.web.routing.problems import Problem
 from pqbroker.broker.web.routing.routes import Accepted, Call, Route, Stream, StreamCut
 from pqbroker.broker.web.routing.stream_forms import EVENTS, LINES, PROBLEM
@@ -66,7 +66,7 @@ async def serve(route: Route, call: Call) -> Any:
     return await route.serve(call)
 
 
-async def forward(others: OtherNodes, node: int, route: Route, call: Call) -> Any:
+async def forward(others: AskedNodes, node: int, route: Route, call: Call) -> Any:
     """Have another node serve a call; return a document, Accepted or a Stream. Problem."""
     is_raw = isinstance(call.body, bytes)
     body = call.body if is_raw else await asyncio.to_thread(lambda: json.dumps(call.body).encode())
@@ -89,7 +89,7 @@ async def forward(others: OtherNodes, node: int, route: Route, call: Call) -> An
     return Accepted(document) if head.get("accepted") else document
 
 
-async def _pieces(others: OtherNodes, node: int, stream: int, content_type: str) -> AsyncGenerator[bytes, None]:
+async def _pieces(others: AskedNodes, node: int, stream: int, content_type: str) -> AsyncGenerator[bytes, None]:
     """Yield an empty piece, and the pieces of another node's stream. Problem before its first piece; later a piece of
     the stream's form names the error, where there is one."""
     has_begun = is_over = False
@@ -118,7 +118,7 @@ async def _pieces(others: OtherNodes, node: int, stream: int, content_type: str)
             others.tell_web(node, {"leave": stream})
 
 
-async def ask_node(others: OtherNodes, node: int, asked: Any, body: bytes = b"") -> tuple[dict[str, Any], bytes]:
+async def ask_node(others: AskedNodes, node: int, asked: Any, body: bytes = b"") -> tuple[dict[str, Any], bytes]:
     """Return head and body of another node's answer. Problem NODE_SILENT, and what the other node answers with."""
     try:
         head, answered = await others.ask_web(node, asked, body)

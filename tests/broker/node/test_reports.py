@@ -1,0 +1,159 @@
+"""What nodes report to the first one, whose doors show the state of all: conditions, figures, lag of groups."""
+
+import json
+import os
+import signal
+import socket
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from pqbroker.broker.ground.other_nodes import NodeState
+from pqbroker.broker.ground.series import COUNTERS, GAUGES
+from pqbroker.broker.node.figures import whole_figures
+from pqbroker.broker.node.reports import PartitionEnd
+from tests.broker.node.test_groups_over_nodes import PATIENCE_S, at_node
+from tests.broker.node.test_http_over_nodes import call, open_stream, spread, write
+from tests.support.several_nodes import SeveralNodes
+from tests.support.waiting import wait_until
+
+CONNECTIONS_MAX = 30
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralNodes]:
+    place = tmp_path_factory.mktemp("nodes")
+    settings = {"pqbroker.node.silence.ms": "10000", "max.connections": str(CONNECTIONS_MAX)}
+    several = SeveralNodes(place / "data", 2, settings, place / "log")
+    try:
+        several.start()
+        yield several
+    finally:
+        several.end()
+
+
+def address(nodes: SeveralNodes, node: int) -> tuple[str, int]:
+    host, _, port = str(at_node(nodes, node)["bootstrap.servers"]).rpartition(":")
+    return host, int(port)
+
+
+def health(nodes: SeveralNodes) -> dict[str, Any]:
+    with urllib.request.urlopen(f"http://{nodes.http}/health", timeout=PATIENCE_S) as answer:
+        found: dict[str, Any] = json.load(answer)
+        return found
+
+
+def places(nodes: SeveralNodes) -> set[tuple[str, str]]:
+    """Return the conditions by kind and place."""
+    return {(one["kind"], one["place"]) for one in health(nodes)["conditions"]}
+
+
+def test_lag_of_a_group_counts_records_of_all_nodes(nodes: SeveralNodes) -> None:
+    away = spread(nodes, "lagging")
+    for index in away:
+        for value in ("a", "b", "c"):
+            write(nodes, "lagging", index, value)
+    consumer = Consumer({**at_node(nodes, 1), "group.id": "late", "enable.auto.commit": False})
+    consumer.commit(offsets=[TopicPartition("lagging", index, 1) for index in away], asynchronous=False)
+    consumer.close()
+
+    def is_behind(lag: int) -> bool:
+        status, told = call(nodes, "groups/late")
+        ends = {one["end_offset"] for one in told["partitions"]} if status == 200 else set()
+        (listed,) = (one for one in call(nodes, "groups")[1]["groups"] if one["name"] == "late")
+        return (told.get("lag"), listed["lag"], ends) == (lag * len(away), lag * len(away), {lag + 1})
+
+    wait_until(lambda: is_behind(2), "a lag of two records", PATIENCE_S)
+    for index in away:
+        write(nodes, "lagging", index, "d")
+    wait_until(lambda: is_behind(3), "a lag of three records", PATIENCE_S)
+    with urllib.request.urlopen(f"http://{nodes.http}/metrics", timeout=PATIENCE_S) as answer:
+        lines = [line for line in answer.read().decode().splitlines() if 'group="late"' in line]
+    lags = [float(line.rpartition(" ")[2]) for line in lines if line.startswith("pqbroker_group_lag_records")]
+    assert sorted(lags) == [3.0] * len(away)
+
+
+def test_figures_are_those_of_all_nodes(nodes: SeveralNodes) -> None:
+    away = spread(nodes, "figures")
+    host, port = address(nodes, 2)
+    before = figures(nodes)
+    with ExitStack() as stack:
+        for _ in range(10):
+            stack.enter_context(socket.create_connection((host, port), PATIENCE_S))
+        write(nodes, "figures", away[0], "x" * 1000)
+        wait_until(lambda: figures(nodes)["connections"] >= before["connections"] + 10, "connections", PATIENCE_S)
+        assert figures(nodes)["stored_bytes"] > before["stored_bytes"] + 1000
+
+
+def figures(nodes: SeveralNodes) -> dict[str, float]:
+    with open_stream(nodes, "events") as stream:
+        found: dict[str, float] = json.loads(stream.readline())["figures"]
+        return found
+
+
+def test_conditions_of_another_node_are_shown_with_its_number(nodes: SeveralNodes) -> None:
+    host, port = address(nodes, 2)
+    with ExitStack() as stack:
+        for _ in range(CONNECTIONS_MAX + 5):
+            stack.enter_context(socket.create_connection((host, port), PATIENCE_S))
+        wait_until(lambda: ("refusing", "node 2, Kafka connections") in places(nodes), "the condition", PATIENCE_S)
+        assert health(nodes)["status"] == "degraded"
+        assert ("refusing", "node 2, Kafka connections") in {
+            (one["kind"], one["place"]) for one in call(nodes, "node")[1]["conditions"]
+        }
+    wait_until(lambda: health(nodes)["status"] == "ok", "it is over", PATIENCE_S)
+
+
+def test_a_node_that_is_gone_is_a_condition(nodes: SeveralNodes) -> None:
+    nodes.parent.send_signal(signal.SIGSTOP)  # it would start the node again
+    waking = threading.Timer(PATIENCE_S, nodes.parent.send_signal, (signal.SIGCONT,))
+    waking.start()
+    try:
+        os.kill(nodes.pids()[2], signal.SIGKILL)
+        wait_until(lambda: places(nodes) == {("node-away", "node 2")}, "the node is away", PATIENCE_S)
+        (told,) = health(nodes)["conditions"]
+        assert told["cause"].startswith("it has not been linked to the first node for ")
+    finally:
+        waking.cancel()
+        nodes.parent.send_signal(signal.SIGCONT)
+    wait_until(lambda: places(nodes) == set(), "it serves again", PATIENCE_S)
+
+
+def test_figures_of_nodes_are_sums_but_for_free_bytes_and_lag() -> None:
+    own = dict.fromkeys((*COUNTERS, *GAUGES), 2.0)
+    other = NodeState((), dict.fromkeys((*COUNTERS, *GAUGES), 3.0))
+    whole = whole_figures(own, [other, NodeState()])
+    assert whole.pop("free_bytes") == 2
+    assert whole.pop("loop_lag_worst_seconds") == 3
+    assert set(whole.values()) == {5.0}
+
+
+CONDITION = {
+    "kind": "refusing", "severity": "degraded", "place": "p", "since": 1, "affects": "a", "cause": "b", "cure": "c",
+}  # fmt: skip
+
+
+def test_a_state_is_read_as_it_was_written() -> None:
+    state = NodeState([CONDITION], {"requests": 2.0})
+    assert NodeState.decode(json.loads(json.dumps(state.encode()))) == state
+    ends = [PartitionEnd(b"\0" * 16, 3, 5)]
+    assert PartitionEnd.decode_all(json.loads(json.dumps([one.encode() for one in ends]))) == ends
+
+
+@pytest.mark.parametrize(
+    "told", [None, 5, [], [[], {}, 1], [[{}], {}], [["x"], {}], [[], []], [[], {"requests": "many"}], [[], {"a": None}]]
+)
+def test_what_is_no_state_is_refused(told: Any) -> None:
+    with pytest.raises(ValueError, match="the state of a node was expected"):
+        NodeState.decode(told)
+
+
+@pytest.mark.parametrize("told", [None, [1], [["zz", 0, 0]], [["00", "x", 0]], [["00", 0]]])
+def test_what_is_no_end_is_refused(told: Any) -> None:
+    with pytest.raises(ValueError, match="ends of partitions were expected"):
+        PartitionEnd.decode_all(told)
