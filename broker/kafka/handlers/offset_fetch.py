@@ -5,6 +5,8 @@ offset, is answered with offset -1, epoch -1 and no metadata, without an error: 
 Null topics (from version 2) mean all that the group has. Several groups from version 8; topics by id from version 10,
 where an unknown id is UNKNOWN_TOPIC_ID. With require_stable (version 7) a partition with an offset in a transaction
 that is not over is UNSTABLE_OFFSET_COMMIT.
+What passes, such as a coordinator that is loading, is the error of each partition beside that of the group: aiokafka
+looks at no other one, takes an answer without partitions for no offsets, and would read from the start again.
 What is named twice is answered twice, as in Kafka. A partition whose rows are damaged is CORRUPT_MESSAGE.
 In a group of the consumer protocol a member may say who it is (version 9), and is refused for an epoch that is not its
 own: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH. Classic groups do not look at either.
@@ -60,6 +62,9 @@ class Asked:
     error_code: ErrorCode = ErrorCode.NONE
 
 
+_PASSING = frozenset(
+    (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
+)
 Find = Callable[[Asked, int], ConsumerOffset]
 
 
@@ -91,10 +96,14 @@ def refuse(context: Context, request: OffsetFetchRequest, code: ErrorCode, messa
                 request.groups, lambda asked: OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code)
             )
         )
-    if context.version >= GROUP_ERROR_FROM_VERSION:
+    has_group_error = context.version >= GROUP_ERROR_FROM_VERSION
+    if has_group_error and code not in _PASSING:
         return OffsetFetchResponse(error_code=code)
     topics = [Asked(topic.name, topic.partition_indexes, error_code=code) for topic in request.topics or ()]
-    return OffsetFetchResponse(topics=each(topics, lambda topic: _topic(topic, lambda *_: _NOTHING)))
+    answer = OffsetFetchResponse(topics=each(topics, lambda topic: _topic(topic, lambda *_: _NOTHING)))
+    if has_group_error:
+        answer.error_code = code
+    return answer
 
 
 def _answer_group(

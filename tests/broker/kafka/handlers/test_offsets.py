@@ -280,6 +280,8 @@ async def test_offsets_are_there_when_the_cell_was_lost_and_opened_again(node: N
         response = await client.ask(fetch_request(9, None, group_id), 9)
         assert response.groups[0].error_code == ErrorCode.NOT_COORDINATOR
     assert (await client.ask(fetch_request(7, None), 7)).error_code == ErrorCode.NOT_COORDINATOR
+    named = await client.ask(fetch_request(3, {"t": [0]}), 3)  # aiokafka looks at the partitions alone
+    assert (named.error_code, codes(named)) == (ErrorCode.NOT_COORDINATOR, {("t", 0): ErrorCode.NOT_COORDINATOR})
     old = await client.ask(fetch_request(1, {"t": [0]}), 1)
     assert old.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
     await until(lambda: node.server.node.metrics.cell_openings > openings)
