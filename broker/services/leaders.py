@@ -13,7 +13,7 @@ from pqbroker.pq.serving.store_refusals import not_leader
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.cell_homes import CellHome, node_of
 from pqbroker.storage.bundles.placement import Elsewhere
-from pqbroker.storage.ids import CellId
+from pqbroker.storage.ids import CellId, TabletId
 
 NO_NODE: Final = -1
 """Stands where no node leads."""
@@ -130,6 +130,11 @@ class Leaders:
         nodes = {self.of_cell(cell) for cell in cells} or {self.own}
         only = nodes.pop()
         return None if nodes or only in (self.own, NO_NODE) else self.nodes.index(only) + 1
+
+    def node_with(self, tablet: TabletId) -> int | None:
+        """Return the number of the other node that runs a tablet; None: none does, as far as this node knows."""
+        cell = next((cell for cell, tablets in self._elsewhere.items() if tablet in tablets), None)
+        return None if cell is None else self.only_node_of((cell,))
 
     def can_have(self, replicas: Iterable[int]) -> bool:
         """Return True if a partition can be assigned to these nodes: a partition has one replica."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pqbroker.broker.ground.access import AclOperation
-from pqbroker.broker.web.resources.tablets import cell_of, find_tablet
+from pqbroker.broker.web.resources.tablets import cell_of, find_tablet, node_with
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import LIMIT, Call, Parameter, Route
 from pqbroker.broker.web.routing.schemas import COUNT, TEXT, array_of, nullable, object_of
@@ -61,6 +61,6 @@ ROUTES = (
             Parameter("after", TEXT, "List those behind this id: `next` of the answer before."),
             LIMIT,
         ),
-        cluster=AclOperation.DESCRIBE,
+        cluster=AclOperation.DESCRIBE, place=node_with,
     ),
 )  # fmt: skip

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.cells.cell_owner import OpenCell
 from pqbroker.broker.web.resources.contents import TIMESTAMP
+from pqbroker.broker.web.routing.every_node import ask_nodes, nowhere_else
 from pqbroker.broker.web.routing.problems import Problem
 from pqbroker.broker.web.routing.routes import LIMIT, Call, Parameter, Route
 from pqbroker.broker.web.routing.schemas import COUNT, SHOWN, TEXT, Schema, array_of, nullable, object_of
@@ -49,7 +50,14 @@ _CELL_EXAMPLE = {
 
 async def list_cells(call: Call) -> Any:
     opened = call.node.cell.current
-    return {"cells": [shown_cell(opened, cell) for cell in all_cells(opened)]}
+    cells: dict[int, dict[str, Any]] = {cell: shown_cell(opened, cell) for cell in all_cells(opened)}
+    for number in () if call.node.others() is None else range(2, len(call.node.leaders.nodes) + 1):
+        try:
+            told = (await ask_nodes(call, _LIST, [number], {}))[number]
+        except Problem:
+            continue  # what is known here of its cells is that it has not opened them, or has for all that is known
+        cells |= {row["id"]: row for row in told["cells"] if row["node"] == number == cells[row["id"]]["node"]}
+    return {"cells": list(cells.values())}
 
 
 async def create_cell(call: Call) -> Any:
@@ -188,11 +196,14 @@ def shown_bundle(opened: OpenCell, bundle: Bundle) -> dict[str, Any]:
 
 CHANGES: dict[str, Schema] = {"options": _OPTIONS, "node_tag_filter": TEXT}
 
+_LIST = Route(
+    "GET", "/v1/cells", "List the cells of the broker: their bundle, and whether they are open", list_cells,
+    object_of({"cells": array_of(_CELL)}), cluster=AclOperation.DESCRIBE, example={"cells": [_CELL_EXAMPLE]},
+    place=nowhere_else,
+)  # fmt: skip
+
 ROUTES = (
-    Route(
-        "GET", "/v1/cells", "List the cells of the node: their bundle, and whether they are open", list_cells,
-        object_of({"cells": array_of(_CELL)}), cluster=AclOperation.DESCRIBE, example={"cells": [_CELL_EXAMPLE]},
-    ),
+    _LIST,
     Route(
         "POST", "/v1/cells", "Make a cell of a bundle (default); topics of the bundle are spread over its cells",
         create_cell, _CELL, body=object_of({}, {"bundle": TEXT}), status=201, cluster=AclOperation.ALTER,

@@ -7,6 +7,7 @@ from pqbroker.broker.services.cleaning.explaining import ask_for_cleaning, descr
 from pqbroker.broker.services.cleaning.passes import PassRecord
 from pqbroker.broker.services.topics.partitions import needs_keys
 from pqbroker.broker.web.resources.topics import AFTER_PARTITION
+from pqbroker.broker.web.routing.every_node import ask_others, nowhere_else
 from pqbroker.broker.web.routing.routes import LIMIT, Call, Route
 from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, Schema, array_of, nullable, object_of
 
@@ -53,13 +54,17 @@ async def describe_cleaner(call: Call) -> Any:
     settings, counters = call.node.settings, cleaner.counters
     running = [record.document(now_ms) for record in visible(call, list(cleaner.running.values()))]
     ended = [record.document(now_ms) for record in visible(call, list(reversed(cleaner.history.ended)))]
-    return {
+    whole: dict[str, Any] = {
         "cell": call.cell.name, "is_enabled": settings.cleaner_enable, "threads": settings.cleaner_threads,
         "passes": counters.done, "failed": counters.failed, "bytes_read": counters.bytes_read,
         "bytes_written": counters.bytes_written, "bytes_freed": counters.bytes_freed,
         "records_gone": counters.records_gone, "tombstones_gone": counters.tombstones_gone,
-        "running": running[:limit], "ended": ended[:limit],
+        "running": running, "ended": ended,
     }  # fmt: skip
+    for told in await ask_others(call, _CLEANER):
+        whole |= {name: whole[name] + told[name] for name in _TOTALS}
+    whole["ended"].sort(key=lambda one: -one["ended_ms"])
+    return {**whole, "running": whole["running"][:limit], "ended": whole["ended"][:limit]}
 
 
 def visible(call: Call, records: list[PassRecord]) -> list[PassRecord]:
@@ -75,6 +80,24 @@ _ASKED = object_of(
         "dirty_bytes": COUNT, "dirty_ratio": _RATIO, "head_bytes": COUNT, "text": TEXT,
     }
 )  # fmt: skip
+_CLEANER = Route(
+    "GET", "/v1/cleaner", "Look at the cleaner of compacted topics: totals, passes under way, the last that ended",
+    describe_cleaner,
+    object_of(
+        {
+            "cell": TEXT, "is_enabled": _FLAG, "threads": COUNT, "passes": COUNT, "failed": COUNT,
+            "bytes_read": COUNT, "bytes_written": COUNT, "bytes_freed": {"type": "integer"}, "records_gone": COUNT,
+            "tombstones_gone": COUNT, "running": array_of(PASS), "ended": array_of(PASS),
+        }
+    ),
+    (LIMIT,), cluster=AclOperation.DESCRIBE,
+    place=nowhere_else,
+)  # fmt: skip
+_TOTALS = (
+    "threads", "passes", "failed", "bytes_read", "bytes_written", "bytes_freed", "records_gone", "tombstones_gone",
+    "running", "ended",
+)  # fmt: skip
+"""What the cleaners of several nodes have together."""
 ROUTES = (
     Route(
         "POST", "/v1/topics/{name}/clean",
@@ -105,16 +128,5 @@ ROUTES = (
         ),
         (AFTER_PARTITION, LIMIT),
     ),
-    Route(
-        "GET", "/v1/cleaner", "Look at the cleaner of compacted topics: totals, passes under way, the last that ended",
-        describe_cleaner,
-        object_of(
-            {
-                "cell": TEXT, "is_enabled": _FLAG, "threads": COUNT, "passes": COUNT, "failed": COUNT,
-                "bytes_read": COUNT, "bytes_written": COUNT, "bytes_freed": {"type": "integer"}, "records_gone": COUNT,
-                "tombstones_gone": COUNT, "running": array_of(PASS), "ended": array_of(PASS),
-            }
-        ),
-        (LIMIT,), cluster=AclOperation.DESCRIBE,
-    ),
+    _CLEANER,
 )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.web.resources.contents import CONTENT, TIMESTAMP, read
 from pqbroker.broker.web.resources.keys import parse_key, show_key
-from pqbroker.broker.web.resources.tablets import find_kv
+from pqbroker.broker.web.resources.tablets import find_kv, node_with
 from pqbroker.broker.web.routing.problems import Problem, bad_request
 from pqbroker.broker.web.routing.routes import Call, Route
 from pqbroker.broker.web.routing.schemas import COUNT, TEXT, Schema, array_of, nullable, object_of
@@ -239,6 +239,6 @@ ROUTES = (
         "Read a key or a range of a KV tablet; on a test broker change keys, all commands at once or none", run,
         object_of({"generation": COUNT, "result": _RESULT}),
         body=object_of({"commands": array_of(_COMMAND)}, {"generation": COUNT}),
-        cluster=AclOperation.ALTER,
+        cluster=AclOperation.ALTER, place=node_with,
     ),
 )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 from pqbroker import __version__
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.configs.location_configs import advertised_listeners
+from pqbroker.broker.web.routing.every_node import NODE, named_node
 from pqbroker.broker.web.routing.routes import Call, Route
 from pqbroker.broker.web.routing.schemas import COUNT, TEXT, Schema, array_of, object_of
 
@@ -20,6 +21,7 @@ CONDITION = object_of(
 
 
 async def describe(call: Call) -> Any:
+    named_node(call)
     node, cell = call.node, call.cell
     now_ms = node.clock()
     return {
@@ -40,6 +42,7 @@ async def describe(call: Call) -> Any:
         "is_test_broker": node.settings.test_door,
         "console_writes": node.settings.console_writes,
         "topics": len(list(node.cell.current.topics.names())),
+        "nodes": len(node.leaders.nodes),
         "tablets": len(cell.tablets()),
         "connections": len(node.connections),
         "unreadable_places": len(cell.quarantine.damages),
@@ -56,18 +59,18 @@ ROUTES = (
                 "python": TEXT, "system": TEXT, "process": COUNT, "started": COUNT, "uptime_ms": COUNT,
                 "durability": TEXT, "listeners": array_of(object_of({"name": TEXT, "address": TEXT})),
                 "advertised": TEXT, "is_test_broker": _BOOLEAN, "console_writes": _BOOLEAN, "topics": COUNT,
-                "tablets": COUNT, "connections": COUNT, "unreadable_places": COUNT, "status": TEXT,
+                "nodes": COUNT, "tablets": COUNT, "connections": COUNT, "unreadable_places": COUNT, "status": TEXT,
                 "conditions": array_of(CONDITION),
             }
         ),
-        cluster=AclOperation.DESCRIBE,
+        (NODE,), cluster=AclOperation.DESCRIBE, place=named_node,
         example={
             "cell": "0", "generation": 3, "is_open": True, "cluster": "q7S0Yc2bQxWl8QpEJw0n1A", "node": 1,
             "version": "0.1.0", "python": "3.12.8", "system": "Linux", "process": 812, "started": 1767225600000,
             "uptime_ms": 3600000, "durability": "fsync",
             "listeners": [{"name": "PLAINTEXT", "address": "127.0.0.1:9092"}],
             "advertised": "PLAINTEXT://127.0.0.1:9092", "is_test_broker": False,
-            "console_writes": False, "topics": 4, "tablets": 7, "connections": 2, "unreadable_places": 0,
+            "console_writes": False, "topics": 4, "nodes": 1, "tablets": 7, "connections": 2, "unreadable_places": 0,
             "status": "ok", "conditions": [],
         },
     ),

@@ -6,6 +6,7 @@ from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.ground.log_tail import LINES_MAX
 from pqbroker.broker.ground.series import COUNTERS, GAUGES, PERIOD_S
 from pqbroker.broker.web.resources.contents import TIMESTAMP
+from pqbroker.broker.web.routing.every_node import NODE, named_node
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import LIMIT, Call, Parameter, Route
 from pqbroker.broker.web.routing.schemas import COUNT, TEXT, array_of, object_of
@@ -31,6 +32,7 @@ async def series(call: Call) -> Any:
 
 async def log_lines(call: Call) -> Any:
     """The latest of the lines asked for, in their order."""
+    named_node(call)
     level = call.query.get("level", _LEVELS[0])
     if level not in _LEVELS:
         raise bad_request(f"level is {level[:100]!r}; give one of {', '.join(_LEVELS)}")
@@ -77,9 +79,9 @@ ROUTES = (
         (
             Parameter("level", TEXT, f"Show lines of this level and above: {', '.join(_LEVELS)}.", example="warning"),
             Parameter("after", COUNT, "Show lines behind this number alone."),
-            LIMIT,
+            LIMIT, NODE,
         ),
-        cluster=AclOperation.DESCRIBE,
+        cluster=AclOperation.DESCRIBE, place=named_node,
         example={
             "cell": "0", "node": 1,
             "lines": [

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pqbroker.broker.ground.access import AclOperation
-from pqbroker.broker.web.resources.tablets import TABLET, cell_of, describe, find_tablet, unknown_tablet
+from pqbroker.broker.web.resources.tablets import TABLET, cell_of, describe, find_tablet, node_with, unknown_tablet
 from pqbroker.broker.web.routing.problems import Problem
 from pqbroker.broker.web.routing.routes import Call, Route
 from pqbroker.broker.web.routing.schemas import COUNT, SHOWN, TEXT, object_of
@@ -52,12 +52,12 @@ ROUTES = (
     Route(
         "POST", "/v1/tablets/{tablet}/restart",
         "Restart a tablet, one generation later; its clients find it again by themselves", restart,
-        TABLET, body=object_of({}), cluster=AclOperation.ALTER,
+        TABLET, body=object_of({}), cluster=AclOperation.ALTER, place=node_with,
     ),
     Route(
         "POST", "/v1/tablets/{tablet}/channels/{channel}",
         "Move a channel to another pool from the tablet's next start on; old blobs stay where they are",
         move, TABLET, body=object_of({}, {"pool": TEXT, "pool_number": COUNT, "group": {**COUNT, "deprecated": True}}),
-        cluster=AclOperation.ALTER,
+        cluster=AclOperation.ALTER, place=node_with,
     ),
 )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.web.resources.keys import parse_key, show_key
+from pqbroker.broker.web.routing.every_node import merged_page, nowhere_else
 from pqbroker.broker.web.routing.problems import Problem
 from pqbroker.broker.web.routing.routes import LIMIT, Call, Parameter, Route
 from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, Schema, array_of, nullable, object_of
@@ -57,10 +58,19 @@ _KEY = object_of(
 
 
 async def list_tablets(call: Call) -> Any:
-    records = {each: record for cell in call.cells for each, record in cell.tablets().items()}
+    is_first = call.node.leaders.own == call.node.leaders.controller  # others have a mirror in place of the system cell
+    cells = call.cells if is_first else call.cells[1:]
+    records = {each: record for cell in cells for each, record in cell.tablets().items()}
     ids = sorted(records)
     page, has_more = call.page(ids[bisect_right(ids, call.query.get("after", -1)) :])
-    return {"tablets": [_facts(call, records[each]) for each in page], "next": page[-1] if has_more else None}
+    own = [_facts(call, records[each]) for each in page]
+    rows, next_ = await merged_page(call, _LIST, (own, has_more), lambda told: told["tablets"])
+    return {"tablets": rows, "next": next_}
+
+
+def node_with(call: Call) -> int | None:
+    """Return the number of the other node that runs the tablet of a path or query."""
+    return call.node.leaders.node_with(TabletId(call.path["tablet"] if call.path else call.query["tablet"]))
 
 
 async def describe(call: Call) -> Any:
@@ -231,16 +241,17 @@ def _show_entries(page: Sequence[tuple[bytes, Entry]], bytes_max: int) -> list[d
 
 
 _AFTER_TABLET = Parameter("after", COUNT, "List those behind this id: `next` of the answer before.")
+_LIST = Route(
+    "GET", "/v1/tablets", "List the tablets of the open cells by id", list_tablets,
+    object_of({"tablets": array_of(object_of(_FACTS)), "next": nullable(COUNT)}), (_AFTER_TABLET, LIMIT),
+    cluster=AclOperation.DESCRIBE, place=nowhere_else,
+)  # fmt: skip
 
 ROUTES = (
-    Route(
-        "GET", "/v1/tablets", "List the tablets of the cell by id", list_tablets,
-        object_of({"tablets": array_of(object_of(_FACTS)), "next": nullable(COUNT)}), (_AFTER_TABLET, LIMIT),
-        cluster=AclOperation.DESCRIBE,
-    ),
+    _LIST,
     Route(
         "GET", "/v1/tablets/{tablet}", "Describe a tablet, its generation and its channels", describe, TABLET,
-        cluster=AclOperation.DESCRIBE,
+        cluster=AclOperation.DESCRIBE, place=node_with,
     ),
     Route(
         "GET", "/v1/tablets/{tablet}/keys", "List the keys of a KV tablet, and the blobs of their values", keys,
@@ -249,6 +260,6 @@ ROUTES = (
             Parameter("from", TEXT, "Begin with this key, written as keys are shown: `next` of the answer before."),
             LIMIT,
         ),
-        cluster=AclOperation.DESCRIBE,
+        cluster=AclOperation.DESCRIBE, place=node_with,
     ),
 )  # fmt: skip

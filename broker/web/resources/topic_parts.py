@@ -3,13 +3,11 @@
 A node that does not answer makes the answer fail: a part would be taken for the whole.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final
 
 from pqbroker.broker.services.leaders import NO_NODE
-from pqbroker.broker.web.routing.forwarded_calls import forward
+from pqbroker.broker.web.routing.every_node import ask_nodes
 from pqbroker.broker.web.routing.routes import Call, Route
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.store_refusals import not_leader
@@ -38,7 +36,7 @@ async def with_other_parts(call: Call, route: Route, topic: Topic, own: dict[str
         return own
     if NO_NODE in nodes:
         raise not_leader()
-    told = await _asked(call, route, [leaders.nodes.index(node) + 1 for node in nodes], call.query)
+    told = await ask_nodes(call, route, [leaders.nodes.index(node) + 1 for node in nodes], call.query)
     for node, theirs in told.items():
         _add(own, theirs)
         rows = {row["partition"]: row for row in theirs["partitions"]}
@@ -68,20 +66,10 @@ async def _listed(call: Call, route: Route, node: int, first: str, last: str) ->
         query["contains"] = call.query["contains"]
     after: str | None = first[:-1]  # a name before the first one, and behind most others
     while after is not None and after < last:
-        told = await _asked(call, route, [node], {**query, "after": after})
+        told = await ask_nodes(call, route, [node], {**query, "after": after})
         for theirs in told[node]["topics"]:
             yield theirs
         after = told[node]["next"]
-
-
-async def _asked(call: Call, route: Route, nodes: Iterable[int], query: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
-    """Return the answers of nodes by their numbers. Problem."""
-    others = call.node.others()
-    assert others is not None
-    asked = replace(call, query=query, body=None)
-    numbers = sorted(nodes)
-    told = await asyncio.gather(*(forward(others, node, route, asked) for node in numbers))
-    return dict(zip(numbers, told, strict=True))
 
 
 def _add(own: dict[str, Any], theirs: Mapping[str, Any]) -> None:

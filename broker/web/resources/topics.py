@@ -16,6 +16,7 @@ from pqbroker.broker.services.topics.topics import (
 )
 from pqbroker.broker.web.resources.configs import CHANGES, config_texts
 from pqbroker.broker.web.resources.topic_parts import add_other_parts, partitions_here, with_other_parts
+from pqbroker.broker.web.routing.every_node import nowhere_else
 from pqbroker.broker.web.routing.routes import AFTER_NAME, LIMIT, Call, Parameter, Route
 from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, array_of, nullable, object_of
 from pqbroker.broker.web.routing.sorted_pages import ORDER, sort_field, sorted_page
@@ -133,10 +134,6 @@ def shown(call: Call, topic: Topic) -> dict[str, Any]:
     return {"cell": call.cell.name, **_facts(call, topic), "feeder": feeder, "partitions": partitions, "next": next_}
 
 
-def _nowhere_else(_: Call) -> None:
-    """Return None: the others are asked from here, each for its part."""
-
-
 AFTER_PARTITION = Parameter("after", COUNT, "List the partitions behind this one: `next` of the answer before.")
 _COUNT = {"type": "integer", "minimum": 1}
 _FACTS_EXAMPLE = {
@@ -168,12 +165,12 @@ _LIST = Route(
         Parameter("sort", {"type": "string", "enum": list(_SORTS)}, "Sort by this."), ORDER,
     ),
     example={"cell": "0", "topics": [_FACTS_EXAMPLE], "total": 1, "next": None},
-    place=_nowhere_else,
+    place=nowhere_else,
 )  # fmt: skip
 _DESCRIBE = Route(
     "GET", "/v1/topics/{name}", "Describe a topic and its partitions", describe, _TOPIC, (AFTER_PARTITION, LIMIT),
     example=_TOPIC_EXAMPLE,
-    place=_nowhere_else,
+    place=nowhere_else,
 )  # fmt: skip
 
 ROUTES = (

@@ -109,6 +109,62 @@ def test_conditions_of_another_node_are_shown_with_its_number(nodes: SeveralNode
     wait_until(lambda: health(nodes)["status"] == "ok", "it is over", PATIENCE_S)
 
 
+def test_tablets_of_all_nodes_are_listed_and_described(nodes: SeveralNodes) -> None:
+    away = spread(nodes, "listed")
+    rows = {row["partition"]: row["tablet"] for row in call(nodes, "topics/listed")[1]["partitions"]}
+    every = call(nodes, "tablets?limit=1000")[1]["tablets"]
+    by_id = {one["id"]: one for one in every}
+    assert len(every) == len(by_id)
+    assert {by_id[tablet]["topic"] for tablet in rows.values()} == {"listed"}
+    paged: list[Any] = []
+    after = "-1"
+    while after != "None":
+        told = call(nodes, f"tablets?limit=3{'' if after == '-1' else f'&after={after}'}")[1]
+        paged, after = paged + told["tablets"], str(told["next"])
+    assert paged == every
+    tablet = rows[away[0]]
+    cells = {str(one["id"]): one for one in call(nodes, "cells")[1]["cells"]}
+    described = call(nodes, f"tablets/{tablet}")[1]
+    cell = cells[described["cell"]]
+    assert (cell["node"], cell["health"]) == (2, "good")
+    assert cell["generation"] == described["generation"] > 0
+    assert call(nodes, f"tablets/{tablet}/keys")[0] == 200
+    assert call(nodes, f"blobs?tablet={tablet}")[0] == 200
+    restarted = call(nodes, f"tablets/{tablet}/restart", {})[1]
+    assert restarted["generation"] == described["generation"] + 1
+
+
+def test_connections_and_clients_of_all_nodes_are_listed(nodes: SeveralNodes) -> None:
+    """One client that is connected to both nodes is one."""
+    away = spread(nodes, "clients")
+    client = {**at_node(nodes, 1), "client.id": "both", "group.id": "both", "enable.auto.commit": False}
+    consumer = Consumer(client)
+    consumer.assign([TopicPartition("clients", index, 0) for index in range(max(away) + 2)])
+
+    def found() -> list[Any]:
+        consumer.poll(0.05)
+        listed = call(nodes, "connections?limit=1000")[1]["connections"]
+        ids = [one["id"] for one in listed]
+        assert ids == sorted(set(ids))
+        assert [one["id"] for one in call(nodes, f"connections?limit=1&after={ids[0]}")[1]["connections"]] == ids[1:2]
+        return [one for one in listed if one["client_id"] == "both"]
+
+    wait_until(lambda: {one["id"] % 2 for one in found()} == {0, 1}, "connections to both nodes", PATIENCE_S)
+    (told,) = [one for one in call(nodes, "clients")[1]["clients"] if one["client_id"] == "both"]
+    assert told["connections"] == len(found())
+    consumer.close()
+
+
+def test_another_node_is_described_and_shows_its_log(nodes: SeveralNodes) -> None:
+    first, second = call(nodes, "node")[1], call(nodes, "node?node=2")[1]
+    assert (first["node"], first["nodes"], first["process"]) == (1, 2, nodes.pids()[1])
+    assert (second["node"], second["nodes"], second["process"]) == (2, 2, nodes.pids()[2])
+    assert call(nodes, "log?node=2")[1]["node"] == 2
+    status, refused = call(nodes, "node?node=3")
+    assert (status, refused["error"]["code"]) == (404, "NO_NODE")
+    assert call(nodes, "cleaner")[1]["threads"] == 2  # one each
+
+
 def test_a_node_that_is_gone_is_a_condition(nodes: SeveralNodes) -> None:
     nodes.parent.send_signal(signal.SIGSTOP)  # it would start the node again
     waking = threading.Timer(PATIENCE_S, nodes.parent.send_signal, (signal.SIGCONT,))
