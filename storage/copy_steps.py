@@ -5,7 +5,7 @@
 """
 
 import asyncio
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 
 class CopySteps:
@@ -18,6 +18,21 @@ class CopySteps:
         self.may_take = asyncio.Event()
         self.taken = asyncio.Event()
         self.may_end = asyncio.Event()
+
+
+class CopiedBytes(NamedTuple):
+    """What a copy took: files, and bytes that were linked and copied."""
+
+    files: int
+    linked_bytes: int
+    copied_bytes: int
+
+
+class CellElsewhere(Protocol):
+    """A cell that another process of the broker has open."""
+
+    async def copy(self, name: str, steps: CopySteps) -> CopiedBytes:
+        """Have the cell copied into the backup of this name, which this process makes. BackupRefused."""
 
 
 async def reach(step: asyncio.Event, copy: "asyncio.Task[Any]") -> None:

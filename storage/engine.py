@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, NewType, Protocol
 
+from pqbroker.storage.copy_steps import CellElsewhere, CopiedBytes, CopySteps
 from pqbroker.storage.outcome import Outcome, Told
 from pqbroker.storage.pool_status import Colour
 
@@ -359,15 +360,20 @@ class Shard(Protocol):
         """Return once it is certain that this owner is not fenced now; else raise ShardLost."""
 
     async def backup(
-        self, name: str, others: "Mapping[str, Shard] | None" = None,
+        self, name: str, others: "Mapping[str, Shard | CellElsewhere] | None" = None,
         during: AbstractAsyncContextManager[None] | None = None,
     ) -> BackupFacts:
         """Copy the cell as it is at one moment, not before this call, to a new directory, while it serves; and before
         that `others`, the other cells of the node by name, each as it is at a moment of its own. `during` is entered
-        before the first moment and left behind the last one, long before all is copied.
+        before the first moment and left behind the last one, long before all is copied. Cells elsewhere are copied by
+        the process that has them, into the same directory.
 
         One at a time. It is completed though the caller is cancelled. Raises EngineCannot, BackupRefused, ShardLost.
         """
+
+    async def copy_into(self, name: str, cell: str, steps: CopySteps) -> CopiedBytes:
+        """Copy the cell, as the one of a name, into the backup that another process makes (`CellElsewhere`).
+        Raises EngineCannot, BackupRefused, ShardLost."""
 
     def stats(self) -> ShardStats: ...
 

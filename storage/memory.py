@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from itertools import islice
 
+from pqbroker.storage.copy_steps import CellElsewhere, CopiedBytes, CopySteps
 from pqbroker.storage.damaged_blobs import DamagedBlobs
 from pqbroker.storage.engine import (
     BLOB_BYTES_MAX,
@@ -218,9 +219,12 @@ class MemoryShard:
         self._check()
 
     async def backup(
-        self, name: str, others: Mapping[str, Shard] | None = None,
+        self, name: str, others: Mapping[str, Shard | CellElsewhere] | None = None,
         during: AbstractAsyncContextManager[None] | None = None,
     ) -> BackupFacts:
+        raise EngineCannot("memory", EngineTask.BACK_UP, "only a data directory has backups; give one with --data DIR")
+
+    async def copy_into(self, name: str, cell: str, steps: CopySteps) -> CopiedBytes:
         raise EngineCannot("memory", EngineTask.BACK_UP, "only a data directory has backups; give one with --data DIR")
 
     @property

@@ -1,10 +1,13 @@
 """Other nodes of a broker with several, as the doors of the first one need them."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
 from pqbroker.broker.ground.metrics import Sample
+from pqbroker.storage.copy_steps import CellElsewhere
+from pqbroker.storage.ids import CellId
 
 
 class NodeSilent(Exception):
@@ -52,6 +55,12 @@ class AskedNodes(Protocol):
 
 class OtherNodes(AskedNodes, Protocol):
     """All nodes but the first one, by their numbers."""
+
+    def cell_elsewhere(self, cell: CellId) -> CellElsewhere:
+        """Return a cell that another node has open, as a backup needs it."""
+
+    def commits_paused(self) -> AbstractAsyncContextManager[None]:
+        """Hold commits of several cells back at all these nodes. BackupRefused."""
 
     def states(self) -> Mapping[int, NodeState]:
         """Return what each node that serves has reported last."""

@@ -3,6 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, Final
 
 from pqbroker.broker.ground.metrics import Sample
@@ -11,6 +13,7 @@ from pqbroker.broker.kafka.net.dispatch import Dispatcher
 from pqbroker.broker.kafka.net.forwarding import answer_forwarded
 from pqbroker.broker.node.admissions import answer_admission
 from pqbroker.broker.node.commit_ways import COMMIT_STEPS, Way
+from pqbroker.broker.node.backup_calls import CopyElsewhere, commits_paused
 from pqbroker.broker.node.mirrored_rows import HIVE, SCHEME
 from pqbroker.broker.node.node_place import FIRST, NodePlace
 from pqbroker.broker.node.partition_copies import PartitionCopies
@@ -32,7 +35,8 @@ from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
 from pqbroker.pq.serving.timestamps import NodeTimestamps
 from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.bundles.hive import CellState
-from pqbroker.storage.engine import CommitRefused, EngineError, ShardLost
+from pqbroker.storage.copy_steps import CellElsewhere
+from pqbroker.storage.engine import BackupRefused, CommitRefused, EngineError, ShardLost
 from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.tablets.numbered_changes import ChangeLog, NumberedChange
 
@@ -43,6 +47,8 @@ PLACING_LOOK_S: Final = 0.05
 PLACED_AGAIN_S: Final = 0.5
 SAMPLES_S: Final = 10.0
 """Seconds that a node has to answer with its samples."""
+BACKUP_S: Final = 20.0
+"""Seconds that a node has to say how far its copy for a backup is, which it does after a few in any case."""
 ABSENT_S: Final = 30.0
 """Seconds that nodes have to come after a start, or after the system cell was opened again, before others run their
 cells."""
@@ -117,6 +123,24 @@ class FirstPlace:
             await others.take_over(node)
         return_s = self._node.settings.node_return_ms / 1000
         await others.give_back({node for node, since in self._since.items() if now - since >= return_s})
+
+    def cell_elsewhere(self, cell: CellId) -> CellElsewhere:
+        return CopyElsewhere(partial(self._ask_backup, self._home(cell)), cell)
+
+    def commits_paused(self) -> AbstractAsyncContextManager[None]:
+        return commits_paused([partial(self._ask_backup, link.node) for link in self._told])
+
+    async def _ask_backup(self, node: int | None, asked: Any) -> Any:
+        """Ask a node for a step of a backup. BackupRefused."""
+        link = self._link_of(node)
+        if link is None:
+            raise BackupRefused(f"node {node} is not linked to the first one: try again when all nodes serve")
+        try:
+            payload = encode_peer_call(PeerMethod.BACKUP, asked)
+            _, told, _ = decode_peer_call(await link.ask(payload, BACKUP_S))
+        except (LinkBroken, LinkBusy, PeerRefused) as refused:
+            raise BackupRefused(f"node {node}: {refused}") from refused
+        return told
 
     def states(self) -> Mapping[int, NodeState]:
         return self._states

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pqbroker.broker.ground.metrics import samples
 from pqbroker.broker.node.admissions import Admissions
 from pqbroker.broker.node.commit_ways import COMMIT_STEPS, CommitWays, Way
+from pqbroker.broker.node.backup_calls import BackupCalls
 from pqbroker.broker.node.mirrored_rows import MirroredRows
 from pqbroker.broker.node.node_place import FIRST
 from pqbroker.broker.node.orders import Orders
@@ -79,6 +80,7 @@ class MemberLink:
         """Has the first node know which tablets this one runs, if that has changed."""
         self._node: Node | None = None
         self._reports: NodeReports | None = None
+        self._backups: BackupCalls | None = None
         self._web: PeerCalls | None = None
         """Calls of HTTP that the first node forwards; loaded with the first of them."""
         self._tablets: ServedTablets | None = None
@@ -90,6 +92,7 @@ class MemberLink:
     def serve(self, node: Node) -> None:
         """Have this node answer the first one from now on."""
         self._node = node
+        self._backups = BackupCalls(lambda: node.cell.current)
 
     def start(self) -> None:
         """Begin to come to the first node, for as long as this one runs."""
@@ -207,6 +210,8 @@ class MemberLink:
             return encode_peer_call(method, None, await asyncio.to_thread(encode_samples, taken))
         if method in COMMIT_STEPS and self._node is not None:
             return await self.ways.answer(self._node.cell.current.commits, method, head, body)
+        if method is PeerMethod.BACKUP and self._backups is not None:
+            return encode_peer_call(method, await self._backups.answer(head))
         if method not in CALLS or self._served is None:
             raise PeerRefused(f"this node answers no {method.name} now")
         return await self._served.answer(method, head)
@@ -220,6 +225,8 @@ class MemberLink:
             self._web.close()
         if self._tablets is not None:
             self._tablets.close()
+        if self._backups is not None:
+            self._loop.create_task(self._backups.leave())
 
     async def _followed(self, head: Any) -> Any:
         """Return what is asked, once this node serves what the scheme had when it was asked. PeerRefused."""

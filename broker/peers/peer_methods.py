@@ -64,6 +64,8 @@ class PeerMethod(IntEnum):
     """A note of a node with what is wrong with it, and its figures."""
     ENDS = 31
     """A note of a node with the ends of partitions in which groups have offsets."""
+    BACKUP = 32
+    """The first node asks another one for a step of a backup of its cells."""
 
 
 def encode_peer_call(method: PeerMethod, head: Any, body: bytes | memoryview = b"") -> bytes:

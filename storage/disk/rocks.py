@@ -104,6 +104,10 @@ class RocksEngine:
         assert self.durability in DURABILITIES
 
     @property
+    def _backups(self) -> BackupDirectory:
+        return self.backups or BackupDirectory(self.directory / "backups", _BACKUPS_MAX)
+
+    @property
     def _caps(self) -> Caps:
         return Caps(BLOB_BYTES_MAX, self.index_blob_bytes_max, _BATCH_ROUNDS_MAX * self.round_bytes_max)
 
@@ -140,7 +144,7 @@ class RocksEngine:
         reader = BlobReader(index.get, directory.pools)
         options = ShardOptions(
             self._caps, self._pace, self.emptying, self.read_threads, self._told, self.faults,
-            self.backups or BackupDirectory(self.directory / "backups", _BACKUPS_MAX), reading,
+            self._backups, reading,
         )  # fmt: skip
         shard = DiskShard(directory, index, reader, options, self._damages)
         shard.quarantine.is_held = self._is_held
@@ -164,7 +168,7 @@ class RocksEngine:
             place = self.directory / CELLS / name
             pools = {pool: path / CELLS / name for pool, path in (self.pools or {}).items() if pool != MAIN_POOL}
             found = self._siblings[name] = replace(
-                self, directory=place, pools={MAIN_POOL: place / "blobs", **pools}, backups=None,
+                self, directory=place, pools={MAIN_POOL: place / "blobs", **pools}, backups=self._backups,
                 faults=None if self.faults is None else Faults(),
             )  # fmt: skip
         found._was_open = found._was_open or must_exist

@@ -1,6 +1,7 @@
 """One open cell on disk as the loop thread sees it: commits go to the commit thread, reads to a few reading threads."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
@@ -8,11 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+from pqbroker.storage.copy_steps import CellElsewhere, CopiedBytes, CopySteps
 from pqbroker.storage.disk import index_rows
-from pqbroker.storage.disk.backups.backup import Backup, BackupDirectory, CellCopy, CopyDirectories
-from pqbroker.storage.disk.backups.copy_steps import CopySteps
+from pqbroker.storage.disk.backups.backup import Backup, BackupDirectory, CellCopy, CopiesInto, CopyDirectories
 from pqbroker.storage.disk.backups.copying import Copier
 from pqbroker.storage.disk.blob_reading import BlobReader
 from pqbroker.storage.disk.committer import Committer, OpenCell, Ownership, Pace
@@ -186,18 +187,24 @@ class DiskShard:
             raise self._directory.loss()
 
     async def backup(
-        self, name: str, others: Mapping[str, Shard] | None = None,
+        self, name: str, others: Mapping[str, Shard | CellElsewhere] | None = None,
         during: AbstractAsyncContextManager[None] | None = None,
     ) -> BackupFacts:
-        cells = (others or {}).items()
-        directory = self._options.backups
-        backup = Backup(directory, directory.find(name), during or nullcontext())
-        assert all(isinstance(shard, DiskShard) for _, shard in cells), "cells of one engine"
-        copies = {cell: shard.copy_into for cell, shard in cells if isinstance(shard, DiskShard)}
+        backup = Backup(self._options.backups, name, during or nullcontext())
+        copies = {cell: _copies(shard, name) for cell, shard in (others or {}).items()}
         work = self._back_up(backup.run(self._copy, list(self._directory.pools), copies))
         return await Uninterrupted(work)
 
-    async def copy_into(
+    async def copy_into(self, name: str, cell: str, steps: CopySteps) -> CopiedBytes:
+        directories = CopyDirectories.below(self._options.backups.draft(name), ())
+        copier = Copier(threading.Event())
+        try:
+            await self.copy_beside(partial(directories.of_cell, cell), copier, steps)
+        except OSError as failure:
+            raise BackupRefused(f"the backup cannot be written: {failure}") from failure
+        return CopiedBytes(copier.files, copier.linked_bytes, copier.copied_bytes)
+
+    async def copy_beside(
         self, place: Callable[[Iterable[str]], CopyDirectories], copier: Copier, steps: CopySteps
     ) -> None:
         """Copy the cell as part of the backup of another one; see `CopiesInto`."""
@@ -294,3 +301,20 @@ class DiskShard:
 def _resolve(done: asyncio.Future[R], result: R) -> None:
     if not done.done():
         done.set_result(result)
+
+
+def _copies(shard: Shard | CellElsewhere, name: str) -> CopiesInto:
+    """Return what copies a cell beside the one that is backed up."""
+    if isinstance(shard, DiskShard):
+        return shard.copy_beside
+    elsewhere = cast(CellElsewhere, shard)  # cells of one engine: a shard of another one does not come here
+
+    async def copy(
+        place: Callable[[Iterable[str]], CopyDirectories], copier: Copier, steps: CopySteps
+    ) -> None:
+        took = await elsewhere.copy(name, steps)
+        copier.files += took.files
+        copier.linked_bytes += took.linked_bytes
+        copier.copied_bytes += took.copied_bytes
+
+    return copy

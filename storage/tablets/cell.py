@@ -17,6 +17,7 @@ from typing import NamedTuple
 from pqbroker.conf.storage import StorageProfile
 from pqbroker.storage.blobs.blob_storage import BlobStorage, garbage_prefix
 from pqbroker.storage.blobs.channel_history import RANGES_MAX
+from pqbroker.storage.copy_steps import CellElsewhere, CopiedBytes, CopySteps
 from pqbroker.storage.engine import BackupFacts, Batch, Opener, Shard, ShardLost, ShardStats
 from pqbroker.storage.ids import TabletId
 from pqbroker.storage.pool_status import Colour
@@ -264,11 +265,17 @@ class Cell:
         await self._shard.confirm()
 
     async def backup(
-        self, name: str, others: "Mapping[str, Cell]", during: AbstractAsyncContextManager[None] | None = None
+        self, name: str, others: "Mapping[str, Cell | CellElsewhere]",
+        during: AbstractAsyncContextManager[None] | None = None,
     ) -> BackupFacts:
-        """Copy what the cell and the node's other cells, by name, hold to a new directory, while they serve; `during`:
-        see `Shard.backup`. EngineCannot, BackupRefused, ShardLost."""
-        return await self._shard.backup(name, {other: cell._shard for other, cell in others.items()}, during)
+        """Copy what the cell and the broker's other cells, by name, hold to a new directory, while they serve;
+        `during`: see `Shard.backup`. EngineCannot, BackupRefused, ShardLost."""
+        shards = {other: cell._shard if isinstance(cell, Cell) else cell for other, cell in others.items()}
+        return await self._shard.backup(name, shards, during)
+
+    async def copy_into(self, name: str, steps: CopySteps) -> CopiedBytes:
+        """Copy the cell into a backup of another process; see `Shard.copy_into`."""
+        return await self._shard.copy_into(name, self.name, steps)
 
     async def close(self) -> None:
         """Make all that was committed durable and release the cell."""

@@ -12,11 +12,12 @@ of several nodes each opens the cells whose home it is.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from pqbroker.broker.ground.other_nodes import OtherNodes
 from pqbroker.broker.services.cells.cell_homing import CellHoming
 from pqbroker.broker.services.cells.cell_place import CellPlace
 from pqbroker.broker.services.cells.move_history import MoveHistory
@@ -32,6 +33,7 @@ from pqbroker.storage.bundles.cell_opening import CellOpening
 from pqbroker.storage.bundles.hive import CellRecord, CellState, Hive
 from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.bundles.placement import cells_to_open
+from pqbroker.storage.copy_steps import CellElsewhere
 from pqbroker.storage.engine import (
     BackupFacts,
     BackupRefused,
@@ -307,35 +309,36 @@ class DataCells:
         """No cell is made or removed, no tablet moved, and no backup taken for the block."""
         return self._changes
 
-    async def back_up(self, name: str) -> BackupFacts:
+    async def back_up(self, name: str, elsewhere: OtherNodes | None = None) -> BackupFacts:
         """Copy the system cell and all others, each as it is at one moment, while they serve; none is made or removed
-        meanwhile, and no commit of several cells begins while the moments are taken.
+        meanwhile, and no commit of several cells begins while the moments are taken. Other nodes copy theirs.
 
         EngineCannot, BackupRefused, ShardLost."""
         async with self._changes:
-            others = {}
+            others: dict[str, Cell | CellElsewhere] = {}
             for cell in sorted(self._hive.cells):
                 host = self._cells.host(cell)
-                if host is None and not self._homing.runs(cell):
-                    raise BackupRefused(
-                        f"cell {cell} is run by node {self.node_of(cell)}, and a backup is taken by a node that runs "
-                        "all cells: stop the broker, start it with --nodes 1, and take it there"
-                    )
-                if host is None or self.health(cell) != "good":
+                if self.health(cell) != "good":
                     cure = self.failure(cell) or "open or remove it first; `pqbroker cell list` says why it is not open"
                     raise BackupRefused(f"cell {cell} is {self.health(cell)}, and a backup holds every cell: {cure}")
-                others[str(cell)] = host.cell
-            during = self._commits_paused() if others else None
+                if host is not None:
+                    others[str(cell)] = host.cell
+                elif elsewhere is not None:
+                    others[str(cell)] = elsewhere.cell_elsewhere(cell)
+                else:
+                    raise BackupRefused(f"cell {cell} is run by another node: the first one makes backups")
+            during = self._commits_paused(elsewhere) if others else None
             return await self._cells.system.cell.backup(name, others, during)
 
     @asynccontextmanager
-    async def _commits_paused(self) -> AsyncIterator[None]:
+    async def _commits_paused(self, elsewhere: OtherNodes | None) -> AsyncIterator[None]:
         """Hold commits of several cells back while the moments of the cells are taken, so that no restored cell lacks
         what another one decided. BackupRefused."""
         async with self._commits.pause() as is_quiet:
             if not is_quiet:
                 raise BackupRefused(_UNFINISHED)
-            yield
+            async with nullcontext() if elsewhere is None else elsewhere.commits_paused():
+                yield
 
     async def close(self) -> None:
         """Close every cell; none is opened any more, so that the next opening of the node finds them free."""

@@ -14,7 +14,8 @@ _CURE = "pqbroker.backup.dir says where backups go; see docs/operate.md."
 
 async def make(call: Call) -> Any:
     try:
-        return {"cell": call.cell.name, **asdict(await call.node.cell.current.others.back_up(call.body["name"]))}
+        cells = call.node.cell.current.others
+        return {"cell": call.cell.name, **asdict(await cells.back_up(call.body["name"], call.node.others()))}
     except EngineCannot as cannot:
         raise Problem(501, "ENGINE_CANNOT", str(cannot), cannot.cure) from cannot
     except BackupRefused as refusal:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from pqbroker.conf.storage import MAIN_POOL
-from pqbroker.storage.disk.backups.copy_steps import CopySteps, reach
+from pqbroker.storage.copy_steps import CopySteps, reach
 from pqbroker.storage.disk.backups.copying import STOPPED, Copier
 from pqbroker.storage.disk.backups.index_copy import RowFiles, copy_index
 from pqbroker.storage.disk.backups.moment import Moment, hold, let_go, pool_place, take_moment
@@ -62,7 +62,8 @@ class BetweenRounds(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BackupDirectory:
-    """Place of backups: directories right below `directory`, at most `count_max`."""
+    """Place of backups: directories right below `directory`, at most `count_max`. One has another name until it is
+    whole."""
 
     directory: Path
     count_max: int
@@ -81,6 +82,11 @@ class BackupDirectory:
         if (root / path.name).exists():
             raise BackupRefused(f"{root / path.name} exists: choose another name, or delete it first")
         return root / path.name
+
+    def draft(self, name: str) -> Path:
+        """Return where the backup of that name is made. Raises BackupRefused."""
+        target = self.find(name)
+        return target.with_name(f".{target.name}.unfinished")
 
     def make(self) -> None:
         """Make the directory, and see that it is not full. BackupRefused, OSError."""
@@ -195,14 +201,14 @@ class CellCopy:
 
 
 class Backup:
-    """One backup in work, of a cell and the other cells of its node. `target`: see `BackupDirectory.find`; `during`:
-    entered before the first moment, and left behind the last one."""
+    """One backup in work, of a cell and the other cells of its broker. `during`: entered before the first moment, and
+    left behind the last one. BackupRefused for the name."""
 
-    def __init__(self, directory: BackupDirectory, target: Path, during: AbstractAsyncContextManager[None]) -> None:
+    def __init__(self, directory: BackupDirectory, name: str, during: AbstractAsyncContextManager[None]) -> None:
         self._during = during
         self._directory = directory
-        self._target = target
-        self._draft = target.with_name(f".{target.name}.unfinished")
+        self._target = directory.find(name)
+        self._draft = directory.draft(name)
         self._copier = Copier(threading.Event())
 
     async def run(

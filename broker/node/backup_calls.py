@@ -1,0 +1,210 @@
+"""Backups over nodes: the first one makes a backup, and each node copies its own cells into it (`CopySteps`).
+
+A copy is asked for step by step: `begun`, `taken`, `ended`. An answer comes when the copy is that far, or after a few
+seconds, when it is asked again: a disk may take minutes. While the moments are taken, commits of several cells are held
+back at every node. Nothing outlives the link, or a first node that asks for nothing more.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any, Final
+
+from pqbroker.broker.peers.peer_link import PeerRefused
+from pqbroker.broker.services.cells.cell_owner import OpenCell
+from pqbroker.storage.copy_steps import CopiedBytes, CopySteps
+from pqbroker.storage.engine import BackupRefused, EngineCannot, ShardLost
+from pqbroker.storage.ids import CellId
+
+ASKED_AGAIN_S: Final = 5.0
+"""Seconds after which an answer comes though the copy is not as far as it is to be."""
+LEFT_S: Final = 30.0
+"""Seconds without a question after which a copy, or a pause of commits, is given up."""
+BEGUN: Final = "begun"
+TAKEN: Final = "taken"
+ENDED: Final = "ended"
+LEAVE: Final = "leave"
+PAUSE: Final = "pause"
+RESUME: Final = "resume"
+
+NAME_SHOWN: Final = 100
+
+AskNode = Callable[[Any], Awaitable[Any]]
+"""Asks a node for something of a backup, and returns the head of its answer. BackupRefused."""
+
+
+class CopyElsewhere:
+    """A cell of another node, a `CellElsewhere`."""
+
+    def __init__(self, ask: AskNode, cell: CellId) -> None:
+        self._ask = ask
+        self._cell = cell
+
+    async def copy(self, name: str, steps: CopySteps) -> CopiedBytes:
+        try:
+            await self._reach(name, BEGUN)
+            steps.begun.set()
+            await steps.may_take.wait()
+            await self._reach(name, TAKEN)
+            steps.taken.set()
+            await steps.may_end.wait()
+            told = await self._reach(name, ENDED)
+            return CopiedBytes(*map(int, told))
+        except (TypeError, ValueError) as bad:
+            raise BackupRefused(f"a node has answered what this version does not know: {bad}") from bad
+        except BaseException:
+            self._leaving = asyncio.ensure_future(self._leave(name))
+            raise
+
+    async def _reach(self, name: str, goal: str) -> Any:
+        while True:
+            told = await self._ask([goal, name, self._cell])
+            if told is not None:
+                return told
+
+    async def _leave(self, name: str) -> None:
+        try:
+            await self._ask([LEAVE, name, self._cell])
+        except BackupRefused:
+            return  # it ends by itself
+
+
+@asynccontextmanager
+async def commits_paused(nodes: "list[AskNode]") -> AsyncIterator[None]:
+    """Hold commits of several cells back at these nodes. BackupRefused."""
+    async with AsyncExitStack() as stack:
+        for ask in nodes:
+            stack.push_async_callback(_resume, ask)
+            await ask([PAUSE])
+        yield
+
+
+async def _resume(ask: AskNode) -> None:
+    try:
+        await ask([RESUME])
+    except BackupRefused:
+        return  # it ends by itself
+
+
+class _Copying:
+    """The copy of one cell in work. `asked_at`: when it was asked for last."""
+
+    def __init__(self, steps: CopySteps, task: "asyncio.Task[CopiedBytes]", asked_at: float) -> None:
+        self.steps = steps
+        self.task = task
+        self.asked_at = asked_at
+
+
+class BackupCalls:
+    """What the first node asks of this one. `serving`: the opening that is current."""
+
+    def __init__(self, serving: Callable[[], OpenCell]) -> None:
+        self._serving = serving
+        self._loop = asyncio.get_running_loop()
+        self._copies: dict[tuple[str, int], _Copying] = {}
+        self._pause: AbstractAsyncContextManager[bool] | None = None
+        self._giving_up: asyncio.TimerHandle | None = None
+
+    async def answer(self, asked: Any) -> Any:
+        """Return how far a copy is, None: not as far as it is to be. PeerRefused: nothing is left of it."""
+        try:
+            goal, *rest = asked
+            if goal == PAUSE:
+                return await self._hold_commits()
+            if goal == RESUME:
+                return await self._let_commits()
+            name, cell = rest
+            return await self._copy(str(goal), str(name), CellId(int(cell)))
+        except (TypeError, ValueError) as bad:
+            raise PeerRefused(f"a step of a backup was expected: {bad}") from bad
+
+    async def leave(self) -> None:
+        """Give up all copies and the pause: the first node is gone."""
+        for copying in self._copies.values():
+            copying.task.cancel()
+        self._copies.clear()
+        await self._let_commits()
+
+    async def _copy(self, goal: str, name: str, cell: CellId) -> Any:
+        if goal == BEGUN and (name, cell) not in self._copies:
+            self._begin(name, cell)
+        copying = self._copies.get((name, cell))
+        if copying is None:
+            raise PeerRefused(f"no copy of cell {cell} is made here for a backup {name[:NAME_SHOWN]!r}")
+        if goal == LEAVE:
+            copying.task.cancel()
+            return True
+        copying.asked_at = self._loop.time()
+        return await self._advance(goal, copying)
+
+    def _begin(self, name: str, cell: CellId) -> None:
+        """Begin the copy of a cell that is open here. PeerRefused."""
+        host = self._serving().cells.host(cell)
+        if host is None or host.cell.lost.done():
+            raise PeerRefused(f"cell {cell} is not open here: try again when `pqbroker cell list` shows all as good")
+        steps = CopySteps()
+        task = self._loop.create_task(host.cell.copy_into(name, steps))
+        self._copies[name, cell] = _Copying(steps, task, self._loop.time())
+        task.add_done_callback(lambda _: self._copies.pop((name, cell), None))
+        self._loop.call_later(LEFT_S, self._look, name, cell)
+
+    def _look(self, name: str, cell: CellId) -> None:
+        """Give a copy up that nobody has asked for lately."""
+        copying = self._copies.get((name, cell))
+        if copying is None:
+            return
+        if self._loop.time() - copying.asked_at >= LEFT_S:
+            copying.task.cancel()
+        else:
+            self._loop.call_later(LEFT_S, self._look, name, cell)
+
+    async def _advance(self, goal: str, copying: _Copying) -> Any:
+        """Have a copy come to a step; return None if it is not there after a while. PeerRefused."""
+        steps, task = copying.steps, copying.task
+        if goal in (TAKEN, ENDED):
+            steps.may_take.set()
+        if goal == ENDED:
+            steps.may_end.set()
+        reached = {BEGUN: steps.begun, TAKEN: steps.taken}.get(goal)
+        waiting = [task] if reached is None else [task, asyncio.ensure_future(reached.wait())]
+        try:
+            await asyncio.wait(waiting, timeout=ASKED_AGAIN_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting[1:]:
+                one.cancel()
+        if task.done():
+            return _result_of(task)
+        return True if reached is not None and reached.is_set() else None
+
+    async def _hold_commits(self) -> bool:
+        """Hold commits of several cells back, until it is asked otherwise. PeerRefused."""
+        await self._let_commits()
+        pause = self._serving().commits.pause()
+        is_quiet = await pause.__aenter__()
+        self._pause = pause
+        self._giving_up = self._loop.call_later(LEFT_S, lambda: asyncio.ensure_future(self._let_commits()))
+        if not is_quiet:
+            await self._let_commits()
+            raise PeerRefused(
+                "commits of several cells are not finished everywhere, so a backup would hold parts of them: try again"
+            )
+        return True
+
+    async def _let_commits(self) -> bool:
+        pause, self._pause = self._pause, None
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
+        if pause is not None:
+            await pause.__aexit__(None, None, None)
+        return True
+
+
+def _result_of(task: "asyncio.Task[CopiedBytes]") -> Any:
+    """PeerRefused where the copy has failed."""
+    try:
+        return list(task.result())
+    except asyncio.CancelledError:
+        raise PeerRefused("the copy was given up") from None
+    except (BackupRefused, EngineCannot, ShardLost) as refused:
+        raise PeerRefused(str(refused)) from refused
