@@ -22,6 +22,7 @@ RUNS: Final[Mapping[str, str]] = {
     "flips": "tests.faults.flips --count 1000",
     "index-flips": "tests.faults.index_flips --count 1000",
     "kills": "tests.faults.kills --kills 500",
+    "node-kills": "tests.faults.node_kills --kills 100",
     "sorted-kills": "tests.faults.sorted_kills --kills 100",
     "cleaning-kills": "tests.faults.cleaning_kills --kills 100",
     "transactional-copies": "tests.faults.transactional_copies --minutes 10",

@@ -11,7 +11,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from pqbroker.cli.crashtest.book import Book, Books, Comparison
 from tests.support.waiting import DEADLINE_S
-from tests.support.wire import LATEST, Wire
 
 _IN_FLIGHT_MAX = 40
 _LARGE_EVERY = 20
@@ -82,12 +81,10 @@ def check(load: Load, address: str) -> int:
 
 def read_all(address: str, topic: str, partition: int) -> Iterator[tuple[int, bytes]]:
     """(offset, value) of every record from the start to the end that the broker names now."""
-    with Wire(address) as wire:
-        error_code, end = wire.offset(topic, partition, LATEST)
-    assert error_code == 0, error_code
     settings = {"bootstrap.servers": address, "group.id": "unused", "enable.auto.commit": False, "log_level": 0}
     with Consumer(settings | {"auto.offset.reset": "error"}) as consumer:
         consumer.assign([TopicPartition(topic, partition, 0)])
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), DEADLINE_S)
         position = 0
         while position < end:
             records = consumer.consume(min(_READ_AT_ONCE, end - position), DEADLINE_S)

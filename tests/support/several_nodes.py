@@ -63,6 +63,19 @@ class SeveralNodes:
         assert line.startswith("ready "), f"{line!r}; the log ends:\n{self.log[-4000:]}"
         self.kafka, self.http = (word.partition("=")[2] for word in line.split()[1:3])
 
+    def keep_addresses(self) -> None:
+        """Have later starts listen where this one does."""
+        for option, address in (("--kafka", self.kafka), ("--http", self.http)):
+            self.command[self.command.index(option) + 1] = address
+
+    def kill_parent(self) -> None:
+        """Kill the parent; return when its nodes are gone too, which stop by themselves."""
+        self.parent.kill()
+        self._forget()
+        deadline = time.monotonic() + START_S
+        while any(map(is_running, self.pids().values())):
+            assert time.monotonic() < deadline, "a node runs without its parent"
+
     def stop(self) -> int:
         """End the parent as SIGTERM does; return its exit status."""
         self.parent.terminate()

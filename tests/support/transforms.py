@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError as AiokafkaError
@@ -184,19 +184,20 @@ COPIES: dict[str, Callable[[Task], None]] = {
 JAVA = {f"Java kafka-clients {version}": version for version in (OLDER, NEWER)}
 FRANZ_GO = "franz-go"
 LIBRARIES = (*COPIES, *JAVA, FRANZ_GO)
-_FAILURES = (AiokafkaError, KafkaException, KafkaError, TimeoutError, AssertionError)
+_FAILURES = (AiokafkaError, KafkaException, KafkaError, TimeoutError, AssertionError, asyncio.CancelledError)
+"""The last one: aiokafka's consumer may end with that of a task of its own."""
 
 
-def start(library: str, task: Task) -> "subprocess.Popen[str]":
-    """Start a program that copies; its last line is `done`."""
+def start(library: str, task: Task, errors: "IO[str] | None" = None) -> "subprocess.Popen[str]":
+    """Start a program that copies; its last line is `done`. `errors`: gets what it prints of failures."""
     words = [task.address, task.source, task.target, task.group, task.transactional_id, str(task.total)]
     if library in JAVA:
-        return program.start("Transform", words, JAVA[library])
+        return program.start("Transform", words, JAVA[library], errors=errors)
     if library == FRANZ_GO:
         command = [str(built()), "transform", *words]
     else:
         command = [sys.executable, "-m", __name__, library, *words]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
 
 
 def main(library: str, address: str, *words: str) -> None:

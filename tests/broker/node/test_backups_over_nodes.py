@@ -4,6 +4,8 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -105,6 +107,13 @@ def test_a_backup_is_refused_by_name_and_leaves_nothing_when_a_node_does_not_ans
     assert "node 2" in refused["error"]["message"]
     assert set(os.listdir(backups)) == known
     wait_until(lambda: call(nodes, "backups", {"name": "three"})[0] == 201, "a backup of all nodes", PATIENCE_S)
+
+
+def test_the_doctor_refuses_a_directory_whose_nodes_run(nodes: SeveralNodes) -> None:
+    command = [sys.executable, "-P", "-m", "pqbroker", "doctor", str(nodes.directory)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert ran.returncode != 0
+    assert "in use" in ran.stderr + ran.stdout, (ran.stdout, ran.stderr)
 
 
 def read(address: str, partition: int) -> list[str]:

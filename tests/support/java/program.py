@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 from tests.support.kafka.jars import QUICK_START, classpath, java
 
@@ -38,13 +39,16 @@ def client_jars(version: str) -> str:
 
 
 def start(
-    program: str, arguments: Sequence[str], version: str, options: Sequence[str] = ()
+    program: str, arguments: Sequence[str], version: str, options: Sequence[str] = (), errors: IO[str] | None = None
 ) -> subprocess.Popen[str]:
-    """Start a program of the file of its name, talking over its standard input and output. `options`: those of Java."""
+    """Start a program of the file of its name, talking over its standard input and output. `options`: those of Java;
+    `errors`: gets its standard error."""
     jars = os.pathsep.join((client_jars(version), *_further_jars(program)))
     classes = compiled(version, _sources(program), jars)
     command = [java(), *_OPTIONS, *options, "-cp", os.pathsep.join((str(classes), jars)), program, *arguments]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, encoding="utf-8"
+    )
 
 
 def stop(process: subprocess.Popen[str]) -> None:
