@@ -21,7 +21,7 @@ class CopySteps:
 
 
 class CopiedBytes(NamedTuple):
-    """What a copy took: files, and bytes that were linked and copied."""
+    """Figures of one copy: files, and bytes that were linked and copied."""
 
     files: int
     linked_bytes: int

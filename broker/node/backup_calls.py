@@ -8,6 +8,7 @@ back at every node. Nothing outlives the link, or a first node that asks for not
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from enum import StrEnum
 from typing import Any, Final
 
 from pqbroker.broker.peers.peer_link import PeerRefused
@@ -20,17 +21,22 @@ ASKED_AGAIN_S: Final = 5.0
 """Seconds after which an answer comes though the copy is not as far as it is to be."""
 LEFT_S: Final = 30.0
 """Seconds without a question after which a copy, or a pause of commits, is given up."""
-BEGUN: Final = "begun"
-TAKEN: Final = "taken"
-ENDED: Final = "ended"
-LEAVE: Final = "leave"
-PAUSE: Final = "pause"
-RESUME: Final = "resume"
 
 NAME_SHOWN: Final = 100
 
 AskNode = Callable[[Any], Awaitable[Any]]
 """Asks a node for something of a backup, and returns the head of its answer. BackupRefused."""
+
+
+class BackupStep(StrEnum):
+    """Steps that the first node asks for: of the copy of a cell, and of the pause of commits."""
+
+    BEGUN = "begun"
+    TAKEN = "taken"
+    ENDED = "ended"
+    LEAVE = "leave"
+    PAUSE = "pause"
+    RESUME = "resume"
 
 
 class CopyElsewhere:
@@ -42,13 +48,13 @@ class CopyElsewhere:
 
     async def copy(self, name: str, steps: CopySteps) -> CopiedBytes:
         try:
-            await self._reach(name, BEGUN)
+            await self._reach(name, BackupStep.BEGUN)
             steps.begun.set()
             await steps.may_take.wait()
-            await self._reach(name, TAKEN)
+            await self._reach(name, BackupStep.TAKEN)
             steps.taken.set()
             await steps.may_end.wait()
-            told = await self._reach(name, ENDED)
+            told = await self._reach(name, BackupStep.ENDED)
             return CopiedBytes(*map(int, told))
         except (TypeError, ValueError) as bad:
             raise BackupRefused(f"a node has answered what this version does not know: {bad}") from bad
@@ -56,7 +62,7 @@ class CopyElsewhere:
             self._leaving = asyncio.ensure_future(self._leave(name))
             raise
 
-    async def _reach(self, name: str, goal: str) -> Any:
+    async def _reach(self, name: str, goal: BackupStep) -> Any:
         while True:
             told = await self._ask([goal, name, self._cell])
             if told is not None:
@@ -64,7 +70,7 @@ class CopyElsewhere:
 
     async def _leave(self, name: str) -> None:
         try:
-            await self._ask([LEAVE, name, self._cell])
+            await self._ask([BackupStep.LEAVE, name, self._cell])
         except BackupRefused:
             return  # it ends by itself
 
@@ -75,13 +81,13 @@ async def commits_paused(nodes: "list[AskNode]") -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         for ask in nodes:
             stack.push_async_callback(_resume, ask)
-            await ask([PAUSE])
+            await ask([BackupStep.PAUSE])
         yield
 
 
 async def _resume(ask: AskNode) -> None:
     try:
-        await ask([RESUME])
+        await ask([BackupStep.RESUME])
     except BackupRefused:
         return  # it ends by itself
 
@@ -94,9 +100,12 @@ class _Copying:
         self.task = task
         self.asked_at = asked_at
 
+    def note_asked(self, now: float) -> None:
+        self.asked_at = now
+
 
 class BackupCalls:
-    """What the first node asks of this one. `serving`: the opening that is current."""
+    """Copies for backups that the first node makes. `serving`: the opening that is current."""
 
     def __init__(self, serving: Callable[[], OpenCell]) -> None:
         self._serving = serving
@@ -106,15 +115,15 @@ class BackupCalls:
         self._giving_up: asyncio.TimerHandle | None = None
 
     async def answer(self, asked: Any) -> Any:
-        """Return how far a copy is, None: not as far as it is to be. PeerRefused: nothing is left of it."""
+        """Return how far a copy is; None: not as far as it is to be. PeerRefused: nothing is left of it."""
         try:
             goal, *rest = asked
-            if goal == PAUSE:
+            if goal == BackupStep.PAUSE:
                 return await self._hold_commits()
-            if goal == RESUME:
+            if goal == BackupStep.RESUME:
                 return await self._let_commits()
             name, cell = rest
-            return await self._copy(str(goal), str(name), CellId(int(cell)))
+            return await self._copy(BackupStep(goal), str(name), CellId(int(cell)))
         except (TypeError, ValueError) as bad:
             raise PeerRefused(f"a step of a backup was expected: {bad}") from bad
 
@@ -125,16 +134,16 @@ class BackupCalls:
         self._copies.clear()
         await self._let_commits()
 
-    async def _copy(self, goal: str, name: str, cell: CellId) -> Any:
-        if goal == BEGUN and (name, cell) not in self._copies:
+    async def _copy(self, goal: BackupStep, name: str, cell: CellId) -> Any:
+        if goal == BackupStep.BEGUN and (name, cell) not in self._copies:
             self._begin(name, cell)
         copying = self._copies.get((name, cell))
         if copying is None:
             raise PeerRefused(f"no copy of cell {cell} is made here for a backup {name[:NAME_SHOWN]!r}")
-        if goal == LEAVE:
+        if goal == BackupStep.LEAVE:
             copying.task.cancel()
             return True
-        copying.asked_at = self._loop.time()
+        copying.note_asked(self._loop.time())
         return await self._advance(goal, copying)
 
     def _begin(self, name: str, cell: CellId) -> None:
@@ -158,14 +167,14 @@ class BackupCalls:
         else:
             self._loop.call_later(LEFT_S, self._look, name, cell)
 
-    async def _advance(self, goal: str, copying: _Copying) -> Any:
+    async def _advance(self, goal: BackupStep, copying: _Copying) -> Any:
         """Have a copy come to a step; return None if it is not there after a while. PeerRefused."""
         steps, task = copying.steps, copying.task
-        if goal in (TAKEN, ENDED):
+        if goal in (BackupStep.TAKEN, BackupStep.ENDED):
             steps.may_take.set()
-        if goal == ENDED:
+        if goal == BackupStep.ENDED:
             steps.may_end.set()
-        reached = {BEGUN: steps.begun, TAKEN: steps.taken}.get(goal)
+        reached = {BackupStep.BEGUN: steps.begun, BackupStep.TAKEN: steps.taken}.get(goal)
         waiting = [task] if reached is None else [task, asyncio.ensure_future(reached.wait())]
         try:
             await asyncio.wait(waiting, timeout=ASKED_AGAIN_S, return_when=asyncio.FIRST_COMPLETED)

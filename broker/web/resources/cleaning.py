@@ -97,7 +97,7 @@ _TOTALS = (
     "threads", "passes", "failed", "bytes_read", "bytes_written", "bytes_freed", "records_gone", "tombstones_gone",
     "running", "ended",
 )  # fmt: skip
-"""What the cleaners of several nodes have together."""
+"""Fields of the answers of several nodes that are added up."""
 ROUTES = (
     Route(
         "POST", "/v1/topics/{name}/clean",
