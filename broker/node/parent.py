@@ -66,7 +66,7 @@ def count_nodes(text: str, settings: BrokerSettings, data: str) -> int:
     """Return the number of nodes that `--nodes` asks for. WrongSettings for one that this broker cannot have."""
     if text != "auto" and not (text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX):
         raise WrongSettings(f"--nodes is {text[:TEXT_SHOWN]!r}; give a number from 1 to {NODES_MAX}, or auto")
-    nodes = min(os.cpu_count() or 1, NODES_MAX) if text == "auto" else int(text)
+    nodes = _nodes_for_cores(settings, data) if text == "auto" else int(text)
     if not 1 <= nodes <= NODES_MAX:
         raise WrongSettings(f"--nodes is {nodes}; a broker has 1 to {NODES_MAX}")
     if nodes > 1 and data == MEMORY:
@@ -82,6 +82,12 @@ def count_nodes(text: str, settings: BrokerSettings, data: str) -> int:
             "not reach what other nodes run yet. Use --nodes 1; for tests of it alone, set pqbroker.test.door=true"
         )
     return nodes
+
+
+def _nodes_for_cores(settings: BrokerSettings, data: str) -> int:
+    """Return a node for each core, as far as the limit of cells and the data allow."""
+    most = 1 if data == MEMORY else min(NODES_MAX, settings.cells_max // CELLS_PER_NODE)
+    return max(1, min(os.cpu_count() or 1, most))
 
 
 def serve_several(start: ServeStart, nodes: int, texts: Mapping[str, str], log_level: str) -> int:

@@ -67,8 +67,9 @@ from pqbroker.broker.services.logins.logins import NO_KEYS, Logins
 from pqbroker.broker.services.producer_ids import ProducerIds, allocate
 from pqbroker.broker.services.quotas.client_quotas import ClientQuotas
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.storage.engine import Engine
+from pqbroker.storage.engine import Engine, PoolStats
 from pqbroker.storage.faults import FaultyEngine
+from pqbroker.storage.ids import SYSTEM_CELL
 from pqbroker.storage.tablets.scheme_acls import ACLS
 from pqbroker.storage.tablets.scheme_objects import FEED_CREATORS, STORED_USERS
 from pqbroker.storage.tablets.scheme_quotas import QUOTAS
@@ -408,7 +409,7 @@ class Server:
             ),
             audit=self._audit,
             quotas=ClientQuotas(settings, loop.time, connections.close_lanes),
-            pools=lambda: self._cell.current.cell.stats().pools,
+            pools=self._pools,
             listeners=self.listeners,
             http=lambda: self._http,
             others=lambda: self._first,
@@ -484,6 +485,13 @@ class Server:
         """Return the main figures of all nodes that serve."""
         own = read_figures(metrics, self._cell.current)
         return own if self._first is None else whole_figures(own, self._first.states().values())
+
+    def _pools(self) -> tuple[PoolStats, ...]:
+        """Return the pools of the system cell; of a node that has it in memory alone those of a data cell."""
+        opened = self._cell.current
+        if self._member is None:
+            return opened.cell.stats().pools
+        return next((host.cell.stats().pools for cell, host in opened.cells.hosts() if cell != SYSTEM_CELL), ())
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         """A node without its periodic work would look well and fill its disk: a defect there ends it."""

@@ -44,6 +44,7 @@ async def _topics(
     for entry in request.topics or ():
         await context.breathe()
         asked.setdefault(entry.topic, set()).update(entry.partitions)
+    leaders = context.node.leaders
     for topic in every_topic(context, None, None if request.topics is None else asked):
         await context.breathe()
         name = topic.record.name
@@ -51,6 +52,7 @@ async def _topics(
             DescribeLogDirsPartition(partition_index=partition.index, partition_size=partition.size_bytes)
             for partition in topic.partitions
             if (request.topics is None or partition.index in asked[name]) and partition.pool == pool
+            and leaders.replicas(topic, partition)[0] == leaders.own
         ]
         if partitions:
             yield DescribeLogDirsTopic(name=name, partitions=partitions)

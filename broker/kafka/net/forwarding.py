@@ -24,9 +24,10 @@ from pqbroker.protocol.errors import ProtocolError
 if TYPE_CHECKING:
     from pqbroker.broker.kafka.net.connection import Connection
 
-_OF_PARTITIONS: Final = (0, 1, 2, 17, 18, 21, 23, 36, 60, 61)
-"""Produce, Fetch, ListOffsets, SaslHandshake, ApiVersions, DeleteRecords, OffsetForLeaderEpoch, SaslAuthenticate,
-DescribeCluster, DescribeProducers: asked of a partition's node, or with the same answer everywhere."""
+_OF_PARTITIONS: Final = (0, 1, 2, 17, 18, 21, 23, 35, 36, 60, 61)
+"""Produce, Fetch, ListOffsets, SaslHandshake, ApiVersions, DeleteRecords, OffsetForLeaderEpoch, DescribeLogDirs,
+SaslAuthenticate, DescribeCluster, DescribeProducers: asked of a partition's node, or of each, or with the same answer
+everywhere."""
 _OF_COORDINATORS: Final = (8, 9, 11, 12, 13, 14, 16, 24, 25, 26, 28, 66, 68)
 """OffsetCommit, OffsetFetch, JoinGroup, Heartbeat, LeaveGroup, SyncGroup, ListGroups, AddPartitionsToTxn,
 AddOffsetsToTxn, EndTxn, TxnOffsetCommit, ListTransactions, ConsumerGroupHeartbeat: NOT_COORDINATOR, or nothing to list,

@@ -6,6 +6,7 @@ from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, is
 from pqbroker.broker.services.cleaning.explaining import ask_for_cleaning, describe_cleaning
 from pqbroker.broker.services.cleaning.passes import PassRecord
 from pqbroker.broker.services.topics.partitions import needs_keys
+from pqbroker.broker.web.resources.topic_parts import with_other_rows
 from pqbroker.broker.web.resources.topics import AFTER_PARTITION
 from pqbroker.broker.web.routing.every_node import ask_others, nowhere_else
 from pqbroker.broker.web.routing.routes import LIMIT, Call, Route
@@ -34,6 +35,7 @@ CLEANING = object_of(_CLEANING)
 async def clean(call: Call) -> Any:
     is_dry = call.body.get("dry_run", False)
     topic = call.topic(AclOperation.DESCRIBE if is_dry else AclOperation.ALTER)
+    call.check_served(topic, call.body.get("partitions"))
     asked = ask_for_cleaning(call, topic, call.body.get("partitions"), is_dry=is_dry)
     return {"cell": call.cell.name, "topic": topic.record.name, "dry_run": is_dry, "partitions": asked}
 
@@ -43,10 +45,11 @@ async def describe_topic(call: Call) -> Any:
     is_compacted = needs_keys(topic)
     page, has_more = call.page(topic.partitions[call.query.get("after", -1) + 1 :] if is_compacted else [])
     partitions = [{"partition": one.index, **(describe_cleaning(call.node, topic, one) or {})} for one in page]
-    return {
+    own = {
         "cell": call.cell.name, "topic": topic.record.name, "is_compacted": is_compacted, "partitions": partitions,
         "next": page[-1].index if has_more else None,
     }  # fmt: skip
+    return await with_other_rows(call, _CLEANING_OF_TOPIC, topic, own)
 
 
 async def describe_cleaner(call: Call) -> Any:
@@ -93,6 +96,18 @@ _CLEANER = Route(
     (LIMIT,), cluster=AclOperation.DESCRIBE,
     place=nowhere_else,
 )  # fmt: skip
+_CLEANING_OF_TOPIC = Route(
+    "GET", "/v1/topics/{name}/cleaning",
+    "Look at the cleaning of a compacted topic's partitions: past, present, next, and why",
+    describe_topic,
+    object_of(
+        {
+            "cell": TEXT, "topic": TEXT, "is_compacted": _FLAG,
+            "partitions": array_of(object_of({"partition": COUNT, **_CLEANING})), "next": nullable(COUNT),
+        }
+    ),
+    (AFTER_PARTITION, LIMIT), place=nowhere_else,
+)  # fmt: skip
 _TOTALS = (
     "threads", "passes", "failed", "bytes_read", "bytes_written", "bytes_freed", "records_gone", "tombstones_gone",
     "running", "ended",
@@ -105,6 +120,7 @@ ROUTES = (
         clean,
         object_of({"cell": TEXT, "topic": TEXT, "dry_run": _FLAG, "partitions": array_of(_ASKED)}),
         body=object_of({}, {"partitions": array_of(COUNT), "dry_run": _FLAG}), status=202,
+        place=lambda call: call.node_of(AclOperation.DESCRIBE, call.body.get("partitions")),
         body_example={"partitions": [0], "dry_run": False},
         example={
             "cell": "0", "topic": "orders", "dry_run": False,
@@ -116,17 +132,6 @@ ROUTES = (
             ],
         },
     ),
-    Route(
-        "GET", "/v1/topics/{name}/cleaning",
-        "Look at the cleaning of a compacted topic's partitions: past, present, next, and why",
-        describe_topic,
-        object_of(
-            {
-                "cell": TEXT, "topic": TEXT, "is_compacted": _FLAG,
-                "partitions": array_of(object_of({"partition": COUNT, **_CLEANING})), "next": nullable(COUNT),
-            }
-        ),
-        (AFTER_PARTITION, LIMIT),
-    ),
+    _CLEANING_OF_TOPIC,
     _CLEANER,
 )  # fmt: skip

@@ -30,21 +30,37 @@ def partitions_here(call: Call, topic: Topic) -> Sequence[PartitionServer]:
 async def with_other_parts(call: Call, route: Route, topic: Topic, own: dict[str, Any]) -> dict[str, Any]:
     """Return this node's description of a topic with the figures of all nodes in it; `route`: describes it at each.
     Problem, KafkaError NOT_LEADER_OR_FOLLOWER while no node runs a part."""
+    told = await _parts(call, route, topic)
+    for theirs in told.values():
+        _add(own, theirs)
+    return {**own, "partitions": _rows_of_leaders(call, topic, own["partitions"], told)}
+
+
+async def with_other_rows(call: Call, route: Route, topic: Topic, own: dict[str, Any]) -> dict[str, Any]:
+    """Return this node's answer about a topic with the rows of partitions that others run, as `with_other_parts`."""
+    told = await _parts(call, route, topic)
+    return {**own, "partitions": _rows_of_leaders(call, topic, own["partitions"], told)}
+
+
+async def _parts(call: Call, route: Route, topic: Topic) -> dict[int, Any]:
+    """Return the answers of the other nodes that run partitions of a topic, by number."""
     leaders = call.node.leaders
     nodes = leaders.nodes_of(topic) - {leaders.own}
     if call.node.others() is None or not nodes:
-        return own
+        return {}
     if NO_NODE in nodes:
         raise not_leader()
-    told = await ask_nodes(call, route, [leaders.nodes.index(node) + 1 for node in nodes], call.query)
-    for node, theirs in told.items():
-        _add(own, theirs)
-        rows = {row["partition"]: row for row in theirs["partitions"]}
-        own["partitions"] = [
-            rows.get(row["partition"], row) if leaders.only_node(topic, (row["partition"],)) == node else row
-            for row in own["partitions"]
-        ]
-    return own
+    return await ask_nodes(call, route, [leaders.nodes.index(node) + 1 for node in nodes], call.query)
+
+
+def _rows_of_leaders(
+    call: Call, topic: Topic, own: Sequence[dict[str, Any]], told: Mapping[int, Any]
+) -> list[dict[str, Any]]:
+    """Return rows of partitions, each from the node that runs it."""
+    by_node = {node: {row["partition"]: row for row in theirs["partitions"]} for node, theirs in told.items()}
+    leaders = call.node.leaders
+    found = ((row, leaders.only_node(topic, (row["partition"],))) for row in own)
+    return [row if node is None else by_node.get(node, {}).get(row["partition"], row) for row, node in found]
 
 
 async def add_other_parts(call: Call, route: Route, facts: Sequence[dict[str, Any]]) -> None:

@@ -18,7 +18,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from pqbroker.cli.kafka.cluster import Cluster
 from pqbroker.client import Client
+from pqbroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from tests.broker.node.test_groups_over_nodes import PARTITIONS, PATIENCE_S, at_node, leaders
 from tests.support.several_nodes import SeveralNodes
 from tests.support.waiting import wait_until
@@ -56,6 +58,34 @@ def test_records_for_partitions_of_both_nodes_are_written_and_read(nodes: Severa
         (listed,) = call(nodes, f"topics?{query}")[1]["topics"]
         assert (listed["name"], listed["record_count"], listed["written_count"]) == ("written", 20, 20)
         assert listed["size_bytes"] == described["size_bytes"]
+
+
+def test_cleaning_is_shown_by_the_node_of_each_partition(nodes: SeveralNodes) -> None:
+    away = spread(nodes, "compacted")
+    assert call(nodes, "topics/compacted/configs", {"configs": {"cleanup.policy": "compact"}}, "PATCH")[0] == 200
+    for index in range(PARTITIONS):
+        write(nodes, "compacted", index, "x", key="k")
+    told = call(nodes, "topics/compacted/cleaning")[1]
+    assert [row["partition"] for row in told["partitions"]] == list(range(PARTITIONS))
+    assert len({(row["state"], row["text"]) for row in told["partitions"]}) == 1, told
+    status, asked = call(nodes, "topics/compacted/clean", {"partitions": away, "dry_run": True})
+    assert (status, [row["partition"] for row in asked["partitions"]]) == (202, away)
+    assert all(row["head_bytes"] > 0 for row in asked["partitions"])
+    assert call(nodes, "topics/compacted/clean", {"dry_run": True})[1]["error"]["code"] == "OTHER_NODE"
+
+
+def test_each_node_has_the_log_directories_of_its_own_partitions(nodes: SeveralNodes) -> None:
+    away = spread(nodes, "directories")
+    with Cluster(str(at_node(nodes, 1)["bootstrap.servers"])) as cluster:
+        assert set(cluster.nodes()) == {1, 2}
+        for node in (1, 2):
+            answer = cluster.ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse, node)
+            found = [
+                one.partition_index for result in answer.results for topic in result.topics
+                if topic.name == "directories" for one in topic.partitions
+            ]  # fmt: skip
+            assert sorted(found) == [index for index in range(PARTITIONS) if (index in away) is (node == 2)]
+            assert all(str(nodes.directory) in result.log_dir for result in answer.results)
 
 
 def test_nothing_is_written_where_one_record_is_refused(nodes: SeveralNodes) -> None:
@@ -350,9 +380,10 @@ def is_read(nodes: SeveralNodes, topic: str, partition: int, values: list[str]) 
     return status == 200 and [record["value"] for record in told["records"]] == values
 
 
-def write(nodes: SeveralNodes, topic: str, partition: int, value: str) -> None:
+def write(nodes: SeveralNodes, topic: str, partition: int, value: str, key: str | None = None) -> None:
     """Write one record over HTTP."""
-    status, told = call(nodes, f"topics/{topic}/records", {"records": [{"value": value, "partition": partition}]})
+    record = {"value": value, "key": key, "partition": partition}
+    status, told = call(nodes, f"topics/{topic}/records", {"records": [record]})
     assert status == 201, told
 
 
@@ -377,10 +408,11 @@ def open_stream(nodes: SeveralNodes, path: str, body: bytes | None = None, accep
     return opened
 
 
-def call(nodes: SeveralNodes, path: str, asked: Any = None) -> tuple[int, Any]:
-    """Return status and answer of a request to the HTTP of the broker: a POST where something is asked."""
+def call(nodes: SeveralNodes, path: str, asked: Any = None, method: str | None = None) -> tuple[int, Any]:
+    """Return status and answer of a request to the HTTP of the broker: a POST where something is asked, and no method
+    is given."""
     body, headers = None if asked is None else json.dumps(asked).encode(), {"content-type": "application/json"}
-    request = urllib.request.Request(f"http://{nodes.http}/v1/{path}", body, headers)
+    request = urllib.request.Request(f"http://{nodes.http}/v1/{path}", body, headers, method=method)
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             return answer.status, json.load(answer)

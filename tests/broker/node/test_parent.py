@@ -296,6 +296,8 @@ def test_auto_is_a_node_for_each_core(monkeypatch: pytest.MonkeyPatch) -> None:
     assert count_nodes("auto", FOR_TESTS, "data") == 3
     monkeypatch.setattr(os, "cpu_count", lambda: 1000)
     assert count_nodes("auto", FOR_TESTS, "data") == NODES_MAX
+    assert count_nodes("auto", BrokerSettings(test_door=True), "data") == 8  # for 16 cells, the default
+    assert count_nodes("auto", FOR_TESTS, MEMORY) == 1
 
 
 @pytest.mark.parametrize(
