@@ -109,6 +109,9 @@ class MemberLink:
         async def changed() -> None:
             opened, number = serving(), self.rows.scheme_number
             try:
+                is_changed = await opened.settings.follow(opened.scheme.settings, opened.topics.use_settings)
+                if is_changed and self._node is not None:
+                    await self._node.take_settings()
                 await opened.topics.follow_scheme()
                 await opened.sorted_tables.follow_scheme()
                 self.rows.note_followed(number)

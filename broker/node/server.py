@@ -335,9 +335,12 @@ class Server:
         if self._member is None:
             return None
         from pqbroker.broker.kafka.net.forwarding import Forwarder
-        from pqbroker.broker.kafka.net.mirrored_topics import knows_all
+        from pqbroker.broker.kafka.net.mirrored_topics import is_of_node, knows_all
 
-        return Forwarder(self._dispatcher, self._member, partial(knows_all, lambda: self._cell.current.topics))
+        def knows(frame: memoryview) -> bool:
+            return is_of_node(self._settings.node_id, frame) or knows_all(lambda: self._cell.current.topics, frame)
+
+        return Forwarder(self._dispatcher, self._member, knows)
 
     def _end_audit(self) -> None:
         if self._audit is not None:

@@ -414,9 +414,17 @@ class Topics:
         """
         async with self.changes:
             await self._scheme.configure_node(node, texts)
-            self._settings = settings
-            async for topic in _in_turns(self._known.everything()):
-                topic.use(config_of(topic.record, settings), settings)
+            await self._use(settings)
+
+    async def use_settings(self, settings: BrokerSettings) -> None:
+        """Have settings be in force that another node has changed in the scheme, as `configure_node` does."""
+        async with self.changes:
+            await self._use(settings)
+
+    async def _use(self, settings: BrokerSettings) -> None:
+        self._settings = settings
+        async for topic in _in_turns(self._known.everything()):
+            topic.use(config_of(topic.record, settings), settings)
 
     async def _delete(self, names: Sequence[str]) -> Mapping[str, Exception]:
         kept: list[object] = []

@@ -34,8 +34,9 @@ AddOffsetsToTxn, EndTxn, TxnOffsetCommit, ListTransactions, ConsumerGroupHeartbe
 where another node coordinates. Some wait for minutes, which a forwarded request may not."""
 OWN_APIS: Final = frozenset((*_OF_PARTITIONS, *_OF_COORDINATORS))
 """Keys of the APIs that every node serves itself."""
-TOPIC_APIS: Final = frozenset((3, 75))
-"""Keys of Metadata and DescribeTopicPartitions, which a node serves itself if it knows all topics that they name."""
+KNOWN_APIS: Final = frozenset((3, 32, 75))
+"""Keys of Metadata and DescribeTopicPartitions, which a node serves itself if it knows all topics that they name, and
+of DescribeConfigs, which it serves for itself."""
 
 
 class OtherNode(Protocol):
@@ -54,13 +55,13 @@ CLOSES, ANSWERS = b"\1", b"\0"
 
 
 class Forwarder:
-    """Stands before a dispatcher, and forwards the requests of all APIs but those of OWN_APIS and, of
-    known topics, TOPIC_APIS."""
+    """Stands before a dispatcher, and forwards the requests of all APIs but those of OWN_APIS and, where the node can
+    answer, of KNOWN_APIS."""
 
     def __init__(
         self, dispatcher: Dispatcher, other: OtherNode, knows: Callable[[memoryview], bool] = lambda frame: False
     ) -> None:
-        """`knows`: returns True for a request of TOPIC_APIS that this node can answer."""
+        """`knows`: returns True for a request of KNOWN_APIS that this node can answer."""
         self._dispatcher = dispatcher
         self._other = other
         self._knows = knows
@@ -74,7 +75,7 @@ class Forwarder:
         if not self._other.is_fresh:
             raise ProtocolError("this node has not heard of the first one for too long, so it answers nothing")
         key = int.from_bytes(frame[:2]) if len(frame) > 1 else None
-        if key is None or key in OWN_APIS or (key in TOPIC_APIS and self._knows(frame)):
+        if key is None or key in OWN_APIS or (key in KNOWN_APIS and self._knows(frame)):
             return self._dispatcher.begin(peer, frame)
         return AwaitedAnswer(len(frame), _ending(self._other, _caller_of(peer), frame))
 

@@ -155,7 +155,7 @@ async def _start_all(cell: Cell, around: CellSurroundings) -> OpenCell:
         hive, cells, scheme = await _open_known(host, place)
         in_force = layers_of(settings, scheme.settings).in_force
         topics = Topics(cells, scheme, settings=in_force, clock=clock)
-        now = NodeSettings(settings, scheme.settings, topics.configure_node)
+        now = NodeSettings(settings, scheme.settings, topics.configure_node, place.ids(settings.node_id))
         time = NodeTime(clock, topics.share.timestamps)
         unfinished = topics.share.unfinished
         share = SortedShare(

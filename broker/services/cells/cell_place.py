@@ -45,6 +45,11 @@ class CellPlace:
     ask_timestamps: AskTimestamps | None = None
     """The way to the commit timestamps of the node with the scheme; None: it is this one."""
 
+    def ids(self, own: int) -> range:
+        """Return the ids of all nodes; `own`: that of this one."""
+        first = own - self.number + 1
+        return range(first, first + self.count)
+
     def missing_cells(self, known: Sequence[CellId]) -> int:
         """Return how many data cells a start makes beside the known ones: enough for all nodes, where some of them
         would have none."""

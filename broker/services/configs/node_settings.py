@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from pqbroker.broker.services.configs.operations import Change, Operation, Texts, apply_change
@@ -33,12 +33,15 @@ class NodeSettings:
         at_start: BrokerSettings,
         stored: Mapping[str, Texts],
         keep: Callable[[str, Texts, BrokerSettings], Awaitable[None]],
+        nodes: Sequence[int] = (),
     ) -> None:
+        """`nodes`: ids of all nodes of a broker with several, whose settings may be changed here."""
         self._at_start = at_start
         self._stored = dict(stored)
         self._keep = keep
         self._changes = asyncio.Lock()
         self._name = str(at_start.node_id)
+        self._others = {str(node) for node in nodes} - {self._name}
         self.layers = layers_of(at_start, stored)
         self._tell_wrong()
 
@@ -56,9 +59,23 @@ class NodeSettings:
         KafkaError 40, 42, with Kafka's texts where it has one. `replaces`: what was set and is not named goes. What has
         begun is made whole even if the caller is cancelled: durable and not in force is no state to be in.
         """
-        check_node_name(name, self._name)
+        if name not in self._others:
+            check_node_name(name, self._name)
         check_dynamic(name, changes)
         await uninterrupted(self._alter(name, changes, check, replaces=replaces, validate_only=validate_only))
+
+    async def follow(
+        self, stored: Mapping[str, Texts], use: Callable[[BrokerSettings], Awaitable[None]]
+    ) -> bool:
+        """Take what another node has changed in the scheme, and return True if anything was; `use` has it be in
+        force."""
+        async with self._changes:
+            if stored == self._stored:
+                return False
+            found = layers_of(self._at_start, stored)
+            await use(found.in_force)
+            self._stored, self.layers = dict(stored), found
+            return True
 
     async def _alter(
         self, name: str, changes: list[Change], check: Check, *, replaces: bool, validate_only: bool

@@ -23,6 +23,9 @@ from pqbroker.broker.node.first_user import FirstUser
 from pqbroker.broker.node.orders import Orders
 from pqbroker.broker.node.parent import count_nodes
 from pqbroker.broker.node.serve import WrongSettings
+from pqbroker.cli.kafka.cluster import Cluster
+from pqbroker.cli.kafka.configs import BROKER, alter_configs, describe_configs
+from pqbroker.cli.refusals import CommandError
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.peers import NODES_MAX
 from pqbroker.protocol.codec import decoder, encoder
@@ -111,6 +114,25 @@ def test_a_node_names_no_offsets_of_partitions_that_another_one_runs(nodes: Seve
             found = {index: wire.offset("offsets", index, LATEST) for index in partitions}
         right = (0, 1), (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1)
         assert found == {index: right[partitions[index].leader != node] for index in partitions}
+
+
+def test_settings_that_are_changed_hold_at_each_node_or_at_the_named_one(nodes: SeveralNodes) -> None:
+    with Cluster(nodes.kafka) as cluster:
+        assert set(cluster.nodes()) == {1, 2}
+        alter_configs(cluster, BROKER, "", {"log.retention.ms": "172800000"}, 2)
+        alter_configs(cluster, BROKER, "2", {"message.max.bytes": "2000000"}, 2)
+
+        def found(node: int) -> dict[str, str | None]:
+            names = ("log.retention.ms", "message.max.bytes")
+            known = describe_configs(cluster, BROKER, str(node), None, node)
+            return {one.name: one.value for one in known if one.name in names}
+
+        of_second = {"log.retention.ms": "172800000", "message.max.bytes": "2000000"}
+        wait_until(lambda: found(2) == of_second, "the second node has both", PATIENCE_S)
+        assert found(1) == {"log.retention.ms": "172800000", "message.max.bytes": "1048588"}
+        alter_configs(cluster, BROKER, "", {"log.retention.ms": None}, 1)
+        with pytest.raises(CommandError, match="Unexpected broker id"):
+            alter_configs(cluster, BROKER, "3", {"log.retention.ms": "1000"}, 1)
 
 
 def test_metrics_are_those_of_all_nodes_by_number(nodes: SeveralNodes) -> None:
