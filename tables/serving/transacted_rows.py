@@ -48,19 +48,19 @@ _BEGIN_AGAIN = "Begin another transaction: read again, and write by what it find
 class RowsPart:
     """Rows of one tablet. `start`: timestamp at which their transaction began to read; None: no version is too new.
     `check`: raises TableError where the table takes no rows now, asked once the part holds. `move`: progress of a feed,
-    which is committed beside the home alone, and needs no rows. `is_received`: another node decides, so that readers
-    here do not hear when the timestamp is given."""
+    which is committed beside the home alone, and needs no rows."""
 
     def __init__(
         self, tablet: SortedTablet, rows: Sequence[NewRow], start: int | None, check: Callable[[], None] | None = None,
-        move: FeedMove | None = None, *, is_received: bool = False,
+        move: FeedMove | None = None,
     ) -> None:
         assert rows or move is not None, "a part has rows, or the progress of a feed"
         self._tablet = tablet
         self._rows = rows
         self._start = start
         self._move = move
-        self._is_received = is_received
+        self._is_received = False
+        """True if another node decides: readers here do not hear when the timestamp is given."""
         self._check = tablet.check_writable if check is None else check
         self._place: QueuePlace | None = None
         self._kv: KeyValueTablet | None = None
@@ -101,6 +101,10 @@ class RowsPart:
         else:
             stored = await asyncio.to_thread(encode_entry, self._tablet.value_columns, writes)
         return SentRows(self.participant.participant_id, self._start, stored)
+
+    def note_received(self) -> None:
+        """Have readers wait for the decision of another node, whatever its timestamp will be."""
+        self._is_received = True
 
     def taken(self, position: int) -> None:
         """Do nothing: rows are found by their keys."""
@@ -329,7 +333,9 @@ async def received_part(tablet: SortedTablet, sent: SentRows) -> RowsPart:
     rows = _received(sent.stored, columns) if is_short else await asyncio.to_thread(_received, sent.stored, columns)
     if not rows:
         raise ValueError("a part without rows was sent")
-    return RowsPart(tablet, rows, sent.start, is_received=True)
+    part = RowsPart(tablet, rows, sent.start)
+    part.note_received()
+    return part
 
 
 def _received(stored: bytes | memoryview, columns: int) -> Sequence[NewRow]:
