@@ -114,9 +114,9 @@ class MemberLink:
                     await self._node.take_settings()
                 await opened.topics.follow_scheme()
                 await opened.sorted_tables.follow_scheme()
+            finally:  # what a cell refuses is tried again, and must not keep the others from their clients
                 self.rows.note_followed(number)
-            finally:  # a cell that takes no change can be given away all the same
-                await opened.others.follow_homes()
+            await opened.others.follow_homes()  # a cell is opened by what the scheme says of it now
 
         await self.rows.follow(changed)
 
