@@ -43,8 +43,6 @@ def test_rows_of_both_nodes_are_written_looked_up_and_deleted(nodes: SeveralNode
         status, told = write(nodes, "rows", {key: f"value {key}"})
         assert (status, told["row_count"]) == (200, 1), told
     assert look_up(nodes, "rows", [*reversed(keys), 1]) == [*(f"value {key}" for key in reversed(keys)), None]
-    status, told = call(nodes, "tables/rows/lookup", {"prefix": {}})
-    assert status in (200, 400), told
     away = next(key for index, key in enumerate(keys) if at[index] == 2)
     status, told = ask(nodes, "DELETE", "tables/rows/rows", {"keys": [{"k": away}]})
     assert (status, told["row_count"]) == (200, 1), told
@@ -52,6 +50,30 @@ def test_rows_of_both_nodes_are_written_looked_up_and_deleted(nodes: SeveralNode
     status, told = ask(nodes, "POST", "tables/rows/rows?update=true", {"rows": [{"k": away, "v": "again"}]})
     assert status == 200, told
     assert look_up(nodes, "rows", [away]) == ["again"]
+
+
+def test_keys_that_begin_alike_are_found_at_both_nodes(nodes: SeveralNodes) -> None:
+    wait_until(lambda: is_served_by_both(nodes), "both nodes have open cells", PATIENCE_S)
+    keys = [{"name": name, "type": "int64", "sort_order": "ascending"} for name in ("a", "b")]
+    pivots: list[list[int]] = [[], *([1, SPAN * index] for index in range(1, TABLETS))]
+    new = {"path": "//pairs", "schema": [*keys, {"name": "v", "type": "utf8"}], "pivot_keys": pivots}
+    assert call(nodes, "tables", new)[0] == 201
+    assert {*nodes_of(nodes, "pairs").values()} == {1, 2}
+    rows = [{"a": 1, "b": SPAN * index + 1, "v": f"{index}"} for index in range(TABLETS)]
+    for row in [*rows, {"a": 0, "b": 1, "v": "less"}, {"a": 2, "b": 1, "v": "more"}]:
+        assert call(nodes, "tables/pairs/rows", {"rows": [row]})[0] == 200
+    assert call(nodes, "tables/pairs/lookup", {"prefix": {"a": 1}})[1]["rows"] == rows
+    part = {"prefix": {"a": 1}, "first_tablet_index": 1, "last_tablet_index": 2, "columns": ["b"]}
+    assert call(nodes, "tables/pairs/lookup", part)[1]["rows"] == [{"b": row["b"]} for row in rows[1:3]]
+    _, begun = call(nodes, "transactions", {"timeout_ms": 60_000})
+    changed = [{**row, "v": "later"} for row in rows]
+    for row in changed:
+        assert call(nodes, "tables/pairs/rows", {"rows": [row]})[0] == 200
+    named = [{"a": row["a"], "b": row["b"]} for row in rows]
+    for asked in ({"prefix": {"a": 1}}, {"keys": named}):
+        assert call(nodes, "tables/pairs/lookup", asked)[1]["rows"] == changed
+        asked["transaction"] = begun["transaction"]
+        assert call(nodes, "tables/pairs/lookup", asked)[1]["rows"] == rows
 
 
 def test_a_write_over_nodes_is_refused_whole(nodes: SeveralNodes) -> None:
