@@ -147,6 +147,7 @@ class Context:
         return [(node_id, *self.address_of(node_id)) for node_id in self.node.leaders.nodes]
 
     def address_of(self, node_id: int) -> tuple[str, int]:
-        """Host and port that this client is to connect to for a node: the host is the one it has reached."""
+        """Host and port that this client is to connect to for a node: the host is the one it has reached, or that which
+        is advertised, with the node's id in place of {node}."""
         address = self.peer.address
-        return address.host, self.node.leaders.port(node_id, address.port)
+        return address.host.replace("{node}", str(node_id)), self.node.leaders.port(node_id, address.port)

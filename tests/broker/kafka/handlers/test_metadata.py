@@ -136,3 +136,9 @@ async def test_the_advertised_address_is_told(start: Callable[..., Awaitable[Nod
     node = await start(advertised_listeners="PLAINTEXT://broker.example:19092")
     response = await ask(await node.connect())
     assert (response.brokers[0].host, response.brokers[0].port) == ("broker.example", 19092)
+
+
+async def test_an_advertised_host_may_have_the_id_of_each_node(start: Callable[..., Awaitable[Node]]) -> None:
+    node = await start(node_id=7, advertised_listeners="PLAINTEXT://node-{node}.example:19092")
+    response = await ask(await node.connect())
+    assert (response.brokers[0].host, response.brokers[0].port) == ("node-7.example", 19092)
