@@ -62,6 +62,8 @@ _SWITCH_INTERVAL_S = 0.001
 _OWN_DIRECTORY = 0o700
 _OTHERS = 0o077
 """Rights that nobody but the node's user gets on new files."""
+LEFT_START_S = 5.0
+"""Seconds that a start which is left has to end."""
 ONE_NODE = "1"
 INTERRUPTED = 130
 """Exit status after a second Ctrl-C, as a shell has it."""
@@ -202,7 +204,8 @@ async def serve_until(
     start raises."""
     settings, began_at = start.settings, time.monotonic()
     server = await _make_server(start)
-    await server.start(start.first_user)
+    if not await _is_started(server, start, stopping):
+        return 0
     if server.node.cell.current.scheme.rows(STORED_USERS):
         _close_directory(start.locations.data)
     log.info("%s", describe_start(server.node, start.locations.data, time.monotonic() - began_at))
@@ -222,6 +225,22 @@ async def serve_until(
     if server.failed.done():
         raise ServeError(str(server.failed.result()))
     return 0
+
+
+async def _is_started(server: "Server", start: ServeStart, stopping: "asyncio.Future[None]") -> bool:
+    """Start the server; return False if a node is to stop before. One that waits for the first node, which may be gone
+    for good, would wait for ever, and keep the directory locked. Raises what the start raises."""
+    starting = asyncio.ensure_future(server.start(start.first_user))
+    waits_for_first = start.orders is not None and start.orders.http is None  # the first one has it
+    ends: list[asyncio.Future[Any]] = [starting, stopping] if waits_for_first else [starting]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        starting.result()
+        return True
+    log.info("stopped before it served")
+    starting.cancel()
+    await asyncio.wait([starting], timeout=LEFT_START_S)
+    return False
 
 
 async def _make_server(start: ServeStart) -> "Server":

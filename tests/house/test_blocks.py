@@ -21,6 +21,7 @@ NOT_RUN: Mapping[str, str] = {
     "docs/access-rules.md": "rules need a broker with users; tests/cli/test_acl.py makes the same calls",
     "docs/cli.md": "written from the commands; tests/cli/test_every_command.py runs each of them",
     "docs/client.md": "one program runs in tests/cli/test_documents.py, tests/http_client makes the other calls",
+    "docs/nodes.md": "it serves until it is stopped; tests/broker/node starts brokers of several nodes",
     "docs/operate.md": "damages and stops a broker; tests/doctor/salvaging and tests/cli/test_backup.py do the same",
     "docs/performance.md": "a benchmark takes minutes",
     "docs/pipeline.md": "jobs of Spark; tests/spark runs each with its options",

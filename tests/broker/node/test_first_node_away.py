@@ -137,6 +137,23 @@ def test_the_first_node_has_its_address_of_http_after_each_start(nodes: SeveralN
     wait_until(lambda: nodes.answers(PATIENCE_S), "HTTP answers at the address of the start", PATIENCE_S)
 
 
+def test_a_node_that_waits_for_the_first_one_ends_with_its_parent(tmp_path: Path) -> None:
+    """Else it would wait for ever, and no other broker could have the directory."""
+    several = SeveralNodes(tmp_path / "data", 2, {"pqbroker.node.silence.ms": "60000"}, tmp_path / "log")
+    try:
+        several.start()
+        before = several.pids()
+        os.kill(before[1], signal.SIGSTOP)
+        os.kill(before[2], signal.SIGKILL)
+        wait_until(lambda: several.pids()[2] != before[2], "the second node is started again", PATIENCE_S)
+        several.parent.kill()
+        os.kill(before[1], signal.SIGKILL)
+        second = several.pids()[2]
+        wait_until(lambda: not is_running(second), "the second node is gone", PATIENCE_S)
+    finally:
+        several.end()
+
+
 def _turns(pid: int) -> int:
     """Return how often a process has waited for something."""
     status = Path(f"/proc/{pid}/status").read_text()
