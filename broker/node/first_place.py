@@ -12,8 +12,8 @@ from pqbroker.broker.ground.other_nodes import NodeSilent, NodeState
 from pqbroker.broker.kafka.net.dispatch import Dispatcher
 from pqbroker.broker.kafka.net.forwarding import answer_forwarded
 from pqbroker.broker.node.admissions import answer_admission
-from pqbroker.broker.node.commit_ways import COMMIT_STEPS, Way
 from pqbroker.broker.node.backup_calls import CopyElsewhere, commits_paused
+from pqbroker.broker.node.commit_ways import COMMIT_STEPS, Way
 from pqbroker.broker.node.mirrored_rows import HIVE, SCHEME
 from pqbroker.broker.node.node_place import FIRST, NodePlace
 from pqbroker.broker.node.partition_copies import PartitionCopies

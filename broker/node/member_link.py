@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pqbroker.broker.ground.metrics import samples
 from pqbroker.broker.node.admissions import Admissions
-from pqbroker.broker.node.commit_ways import COMMIT_STEPS, CommitWays, Way
 from pqbroker.broker.node.backup_calls import BackupCalls
+from pqbroker.broker.node.commit_ways import COMMIT_STEPS, CommitWays, Way
 from pqbroker.broker.node.mirrored_rows import MirroredRows
 from pqbroker.broker.node.node_place import FIRST
 from pqbroker.broker.node.orders import Orders

@@ -134,7 +134,7 @@ class Leaders:
     def node_with(self, tablet: TabletId) -> int | None:
         """Return the number of the other node that runs a tablet; None: none does, as far as this node knows."""
         cell = next((cell for cell, tablets in self._elsewhere.items() if tablet in tablets), None)
-        return None if cell is None else self.only_node_of((cell,))
+        return None if cell is None else self.other_node(cell)
 
     def can_have(self, replicas: Iterable[int]) -> bool:
         """Return True if a partition can be assigned to these nodes: a partition has one replica."""

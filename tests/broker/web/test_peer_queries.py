@@ -9,7 +9,7 @@ import pytest
 
 from pqbroker.broker.ground.access import ANONYMOUS, Principal
 from pqbroker.broker.ground.looks import Looks
-from pqbroker.broker.ground.other_nodes import NodeSilent
+from pqbroker.broker.ground.other_nodes import NodeSilent, NodeState
 from pqbroker.broker.services.sql.topic_reads import AWAY_BYTES, TopicReads, WantedStretches
 from pqbroker.broker.web.peer_calls import PeerCalls
 from pqbroker.broker.web.resources.away_reads import AwayReads
@@ -34,6 +34,15 @@ class Linked:
 
     async def samples(self) -> Mapping[int, Any]:
         return {}
+
+    def states(self) -> Mapping[int, NodeState]:
+        return {}
+
+    def away(self) -> Mapping[int, str]:
+        return {}
+
+    async def work_on_tablets(self, node: int, asked: Any) -> Any:
+        raise NodeSilent("nothing is asked of it")
 
     async def ask_web(self, node: int, asked: Any, body: bytes) -> tuple[Any, bytes]:
         if self._answers:
