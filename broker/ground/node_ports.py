@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from pqbroker.broker.ground.listeners import (
-    PORT_ATTEMPTS,
     Address,
     AddressError,
     CannotListen,
@@ -19,6 +18,8 @@ from pqbroker.broker.ground.listeners import (
 )
 
 _PORT_MAX = 65_535
+PORT_ROWS_TRIED = 1000
+"""Tries to find free ports in a row: connections that have just ended keep thousands of ports for a minute."""
 
 
 def check_node_ports(listeners: Sequence[Listener], http: Listener, nodes: int) -> None:
@@ -60,7 +61,7 @@ def hold_ports(listeners: Iterable[Listener], nodes: int) -> tuple[tuple[Listene
 
 
 def _hold(address: Address, nodes: int) -> tuple[list[socket.socket], int]:
-    for attempt in range(PORT_ATTEMPTS):
+    for attempt in range(PORT_ROWS_TRIED):
         first = _probed(address)
         held: list[socket.socket] = []
         try:
@@ -70,7 +71,7 @@ def _hold(address: Address, nodes: int) -> tuple[list[socket.socket], int]:
         except CannotListen:
             for holding in held:
                 holding.close()
-            if address.port or attempt == PORT_ATTEMPTS - 1:
+            if address.port or attempt == PORT_ROWS_TRIED - 1:
                 raise
         else:
             return held, first

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,8 @@ from pqbroker.pq.reading.query import READ_COMMITTED, READ_UNCOMMITTED, Isolatio
 from pqbroker.pq.serving.stretches import EARLIEST_MS
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.records import Record, encode_batch
+from pqbroker.storage.copy_steps import CellElsewhere
+from pqbroker.storage.ids import CellId
 from pqbroker.tables.work.refusal import QueryRefused
 from tests.broker.conftest import Node, produce_request
 from tests.broker.web.conftest import Web
@@ -40,6 +43,12 @@ class Linked:
 
     def away(self) -> Mapping[int, str]:
         return {}
+
+    def cell_elsewhere(self, cell: CellId) -> CellElsewhere:
+        raise NodeSilent("nothing is copied there")
+
+    def commits_paused(self) -> AbstractAsyncContextManager[None]:
+        raise NodeSilent("nothing is held back there")
 
     async def work_on_tablets(self, node: int, asked: Any) -> Any:
         raise NodeSilent("nothing is asked of it")
