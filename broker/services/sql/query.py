@@ -21,7 +21,6 @@ from pqbroker.broker.services.sql.topic_reads import (
 )
 from pqbroker.broker.services.sql.workers import Workers
 from pqbroker.broker.services.topics.named_registries import decoding_of
-from pqbroker.broker.services.topics.partitions import unknown_topic
 from pqbroker.broker.services.topics.topic_schemas import schema_of
 from pqbroker.broker.services.workers.worker_task import TaskLimits, TaskRefusals, WorkerTask
 from pqbroker.conf.broker import BrokerSettings
@@ -73,8 +72,8 @@ class ReadTargets(Protocol):
         """Return the topic's partitions by the number of the other node that runs them; None: this one does.
         KafkaError."""
 
-    def node_of(self, topic: Topic, partition: int) -> int | None:
-        """Return the number of the other node that runs a partition; None: none does."""
+    def node_of(self, name: str, partition: int) -> int | None:
+        """Return the number of the other node that runs a partition of a topic now; None: none does. KafkaError."""
 
     def reads_at(self, node: int | None, isolation: Isolation) -> NodeReads:
         """Return the reads of one query at a node."""
@@ -275,19 +274,17 @@ class Query:
     async def _hand_over(self, worker: WorkerProcess, wanted: dict[str, Any]) -> None:
         """The next stretches of a partition, of the topic as it is served now: its cell may have been opened again."""
         name, index = wanted["topic"], wanted["partition"]
-        topic = self._targets.topic(name)
-        if topic.record.topic_id != self._topics[name].record.topic_id or index >= len(topic.partitions):
-            raise unknown_topic()
+        topic_id = self._topics[name].record.topic_id
         names = ("offset", "end_offset", "timestamp_min", "is_verified")
         offset, end_offset, timestamp_min, is_verified = (wanted[each] for each in names)
         if (most := wanted["timestamp_max"]) is not None:
-            key = (topic.record.topic_id, index)
+            key = (topic_id, index)
             offset, end_offset = self._workers.least_times.narrowed(key, offset, end_offset, most)
         asked = WantedStretches(
-            name, topic.record.topic_id.hex(), index, offset, end_offset, timestamp_min, is_verified, wanted["facts"],
+            name, topic_id.hex(), index, offset, end_offset, timestamp_min, is_verified, wanted["facts"],
             wanted["commits"], wanted["bytes_max"],
         )  # fmt: skip
-        document, payload = await self._reads_at(self._targets.node_of(topic, index)).stretches(asked)
+        document, payload = await self._reads_at(self._targets.node_of(name, index)).stretches(asked)
         await worker.send("stretches", document, payload)
 
     def _count(self, size: int) -> None:

@@ -122,11 +122,14 @@ class CallersTargets:
     def parts(self, topic: Topic) -> Mapping[int | None, Sequence[int]]:
         """KafkaError NOT_LEADER_OR_FOLLOWER while no node runs some of them."""
         leaders = self._call.node.leaders
+        if len(leaders.nodes) == 1:
+            return {None: range(len(topic.partitions))}
         parts = leaders.by_number(topic)
         return {None if node == leaders.number else node: indexes for node, indexes in parts.items()}
 
-    def node_of(self, topic: Topic, partition: int) -> int | None:
-        return self._call.node.leaders.only_node(topic, (partition,))
+    def node_of(self, name: str, partition: int) -> int | None:
+        leaders = self._call.node.leaders
+        return None if len(leaders.nodes) == 1 else leaders.only_node(self.topic(name), (partition,))
 
     def reads_at(self, node: int | None, isolation: Isolation) -> NodeReads:
         return TopicReads(self.served_topic, isolation) if node is None else AwayReads(self._call, node, isolation)

@@ -48,8 +48,8 @@ class _ReadTargets:
     def parts(self, topic: Topic) -> dict[int | None, Sequence[int]]:
         raise AssertionError(topic)
 
-    def node_of(self, topic: Topic, partition: int) -> int | None:
-        raise AssertionError(topic)
+    def node_of(self, name: str, partition: int) -> int | None:
+        raise AssertionError(name)
 
     def reads_at(self, node: int | None, isolation: Isolation) -> TopicReads:
         assert node is None
