@@ -76,11 +76,6 @@ def count_nodes(text: str, settings: BrokerSettings, data: str) -> int:
             f"--nodes is {nodes}, which needs {CELLS_PER_NODE * nodes} data cells, and pqbroker.cells.max is "
             f"{settings.cells_max}: raise it, or have fewer nodes"
         )
-    if nodes > 1 and not settings.test_door:
-        raise WrongSettings(
-            f"--nodes is {nodes}, and more than one node is not ready in this version: HTTP and commits of tables do "
-            "not reach what other nodes run yet. Use --nodes 1; for tests of it alone, set pqbroker.test.door=true"
-        )
     return nodes
 
 

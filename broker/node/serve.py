@@ -112,8 +112,7 @@ def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     )  # fmt: skip
     parser.add_argument(
         "--nodes", metavar="COUNT", default=ONE_NODE,
-        help="Processes that serve the data together, one for each core; auto: as many as there are cores. Default: "
-        "1. More than 1 are not ready in this version.",
+        help="Processes that serve the data together, one for each core; auto: as many as there are cores. Default: 1.",
     )  # fmt: skip
     parser.add_argument(
         "--log-level", choices=LOG_LEVELS, default="info", metavar="|".join(LOG_LEVELS),

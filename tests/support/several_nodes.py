@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 START_S = 110.0
-TEST_ONLY = {"pqbroker.test.door": "true"}
 
 
 class SeveralNodes:
@@ -25,7 +24,7 @@ class SeveralNodes:
             sys.executable, "-P", "-m", "pqbroker", "serve", "--nodes", str(nodes), "--data", str(directory),
             "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0",
         ]  # fmt: skip
-        for name, text in {**TEST_ONLY, **settings}.items():
+        for name, text in settings.items():
             self.command += ["--set", f"{name}={text}"]
         self.kafka = self.http = ""
         self.directory = directory
