@@ -56,7 +56,8 @@ class Asked:
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralNodes]:
     place = tmp_path_factory.mktemp("nodes")
-    several = SeveralNodes(place / "data", 2, {"pqbroker.node.silence.ms": "10000"}, place / "log")
+    settings = {"pqbroker.node.silence.ms": "10000", "pqbroker.test.door": "true"}
+    several = SeveralNodes(place / "data", 2, settings, place / "log")
     try:
         several.start()
         yield several
