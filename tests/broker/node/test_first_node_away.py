@@ -146,9 +146,12 @@ def test_a_node_that_waits_for_the_first_one_ends_with_its_parent(tmp_path: Path
         os.kill(before[1], signal.SIGSTOP)
         os.kill(before[2], signal.SIGKILL)
         wait_until(lambda: several.pids()[2] != before[2], "the second node is started again", PATIENCE_S)
+        second = several.pids()[2]
+        wait_until(lambda: "rocksdict" in Path(f"/proc/{second}/maps").read_text(), "its orders", PATIENCE_S)
+        turns = _turns(second)
+        wait_until(lambda: _turns(second) > turns + 10, "looks for the first node", PATIENCE_S)
         several.parent.kill()
         os.kill(before[1], signal.SIGKILL)
-        second = several.pids()[2]
         wait_until(lambda: not is_running(second), "the second node is gone", PATIENCE_S)
     finally:
         several.end()
