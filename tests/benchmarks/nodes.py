@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from pqbroker.fixture.http_calls import HttpCalls
 from tests.benchmarks.producing import LIBRDKAFKA
 from tests.support.several_nodes import SeveralNodes
 from tests.support.waiting import wait_until
@@ -54,6 +55,8 @@ def measure(directory: Path, nodes: int, size: int) -> Measured:
     try:
         broker.start()
         client: dict[str, str | int] = {"bootstrap.servers": broker.kafka, "log_level": 0}
+        calls = HttpCalls(lambda: broker.http)
+        wait_until(lambda: _are_open(calls), "all cells are open", PATIENCE_S)
         leaders = _make_topic(client, nodes)
         pids = [broker.parent.pid, *broker.pids().values()]
         before, started = _cpu_s(pids), time.perf_counter()
@@ -76,6 +79,12 @@ def compare(one: Measured, several: Measured) -> Compared:
     return Compared(several.busiest / one.together, several.together / one.together)
 
 
+def _are_open(calls: HttpCalls) -> bool:
+    """Return True once each cell is open, and its node has said what it runs."""
+    cells = calls.ask("GET", "/v1/cells")["cells"]
+    return all(cell["health"] == "good" and cell["generation"] is not None for cell in cells)
+
+
 def _make_topic(client: Mapping[str, str | int], nodes: int) -> Counter[int]:
     """Make the topic; return how many partitions each node leads, once each leads as many as the others or nearly."""
     admin = AdminClient({**client})
@@ -85,8 +94,9 @@ def _make_topic(client: Mapping[str, str | int], nodes: int) -> Counter[int]:
     def is_even() -> bool:
         try:
             admin.create_topics([topic])[_TOPIC].result(PATIENCE_S)
-        except KafkaException:
-            return False  # a cell is not open yet
+        except KafkaException as refused:
+            if refused.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                return False  # a cell is not open yet
         partitions = admin.list_topics(_TOPIC, timeout=PATIENCE_S).topics[_TOPIC].partitions.values()
         found.clear()
         found.update(partition.leader for partition in partitions)
