@@ -115,6 +115,7 @@ class MemberLink:
                 await opened.topics.follow_scheme()
                 await opened.sorted_tables.follow_scheme()
             finally:  # what a cell refuses is tried again, and must not keep the others from their clients
+                self._tell()  # before the answer to what the first node asks behind the change
                 self.rows.note_followed(number)
             await opened.others.follow_homes()  # a cell is opened by what the scheme says of it now
 

@@ -91,6 +91,11 @@ async def _nothing_to_leave(_: "SortedTablet") -> None:
     """Do nothing: there is no background work yet."""
 
 
+def _as_tablet_says(tablet: "SortedTablet") -> None:
+    """Ask the tablet alone: there is no table."""
+    tablet.check_writable()
+
+
 @dataclass(slots=True)
 class SortedShare:
     """Things of one opening of the node's cells."""
@@ -104,6 +109,8 @@ class SortedShare:
     """Has background work look at the tablets in the loop's next turn."""
     leave: "Callable[[SortedTablet], Awaitable[None]]" = _nothing_to_leave
     """Ends the background work of a tablet."""
+    check_takes_rows: "Callable[[SortedTablet], None]" = _as_tablet_says
+    """Checks that a tablet, and its table, takes rows: TableError as `SortedTable.check_takes_rows`, TABLE_CHANGED."""
     undropped: "list[Merge]" = field(default_factory=list)
     """Merges that have failed, and whose pieces could not be removed yet."""
     spent: SpentStores = field(default_factory=SpentStores)

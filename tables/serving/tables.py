@@ -51,6 +51,7 @@ class SortedTables:
         self._scheme = scheme
         self._records = SortedTableChanges(scheme, cells.place)
         self.share = share
+        share.check_takes_rows = self._check_takes_rows
         self.changes = asyncio.Lock()
         """Held while a table is created, changed or deleted, and a cell is taken."""
         self._background: Background | None = None
@@ -199,6 +200,14 @@ class SortedTables:
 
     def by_id(self, table_id: bytes) -> "SortedTable | None":
         return self._by_id.get(table_id)
+
+    def _check_takes_rows(self, tablet: "SortedTablet") -> None:
+        """Check what another node's commit writes to, as `SortedShare.check_takes_rows` says."""
+        table = self._tables.get(tablet.config.table)
+        if table is None or tablet not in table.tablets:
+            text = f"{tablet.name} was resharded or deleted before its rows were committed"
+            raise TableError("TABLE_CHANGED", text, "Send them again.")
+        table.check_takes_rows(table.tablets.index(tablet))
 
     @property
     def tables(self) -> "Mapping[str, SortedTable]":

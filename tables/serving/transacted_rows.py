@@ -11,6 +11,7 @@ at before the part enters, since they are read from disk; one that a flush has m
 import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
@@ -333,7 +334,7 @@ async def received_part(tablet: SortedTablet, sent: SentRows) -> RowsPart:
     rows = _received(sent.stored, columns) if is_short else await asyncio.to_thread(_received, sent.stored, columns)
     if not rows:
         raise ValueError("a part without rows was sent")
-    part = RowsPart(tablet, rows, sent.start)
+    part = RowsPart(tablet, rows, sent.start, partial(tablet.share.check_takes_rows, tablet))
     part.note_received()
     return part
 

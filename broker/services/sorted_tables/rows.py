@@ -3,7 +3,7 @@
 import asyncio
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -297,9 +297,9 @@ async def _write(caller: TablesCaller, table: SortedTable, schema: SortedSchema,
         raise TableError("TABLE_CHANGED", text, "Send them again.")
     away = tablets_away(caller, table, by_tablet)
     cells = {table.record.cell_of(index) for index in by_tablet}
-    if away:
-        raise RowsAway(*away) if len(cells) == 1 else _over_nodes(table, away)
-    check_writable(table, by_tablet)
+    if away and len(cells) == 1:
+        raise RowsAway(*away)
+    check_writable(caller, table, by_tablet)
     if len(cells) == 1:
         with suppress(MovedApart):
             parts = [(table.tablets[index].writes, some) for index, some in sorted(by_tablet.items())]
@@ -308,17 +308,6 @@ async def _write(caller: TablesCaller, table: SortedTable, schema: SortedSchema,
     apart = [table.part(index, some, None) for index, some in sorted(by_tablet.items())]
     decision = await caller.node.cell.current.commits.write(apart)
     return WrittenRows(len(rows), decision.timestamp)
-
-
-def _over_nodes(table: SortedTable, away: Mapping[int, Sequence[int]]) -> TableError:
-    """Return the refusal of a write to several cells, some of which other nodes run."""
-    (node, indexes), *_ = sorted(away.items())
-    path = table_path(table.record.name)
-    text = f"the rows are for several cells, and tablet {indexes[0]} of {path} is in one that node {node} runs"
-    return TableError(
-        "TABLETS_OF_OTHER_NODES", f"{text}; a commit over nodes is not possible in this version",
-        "Nothing was written. Write the rows of each tablet by themselves.",
-    )  # fmt: skip
 
 
 async def split_by_tablet(table: SortedTable, rows: Sequence[NewRow]) -> Mapping[int, Sequence[NewRow]]:
@@ -341,7 +330,10 @@ def _apart(pivots: Sequence[bytes], rows: Sequence[NewRow]) -> Mapping[int, Sequ
     return found
 
 
-def check_writable(table: SortedTable, indexes: Iterable[int]) -> None:
-    """TableError WRONG_STATE unless all of the tablets are mounted; and as `SortedTablet.check_writable`."""
+def check_writable(caller: TablesCaller, table: SortedTable, indexes: Collection[int]) -> None:
+    """TableError WRONG_STATE unless all of the tablets that this node runs are mounted; and as
+    `SortedTablet.check_writable`. Other nodes check theirs."""
+    away = {index for some in tablets_away(caller, table, indexes).values() for index in some}
     for index in indexes:
-        table.check_takes_rows(index)
+        if index not in away:
+            table.check_takes_rows(index)

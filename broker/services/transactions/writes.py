@@ -106,7 +106,7 @@ async def _sorted_parts(
     if table.schema is not schema:
         text = f"the schema of {name} was changed while the rows were encoded"
         raise TableError("TABLE_CHANGED", text, "Commit again in another transaction.")
-    check_writable(table, by_tablet)
+    check_writable(caller, table, by_tablet)
     return [table.part(index, some, start_timestamp) for index, some in sorted(by_tablet.items())]
 
 

@@ -76,11 +76,21 @@ def test_keys_that_begin_alike_are_found_at_both_nodes(nodes: SeveralNodes) -> N
         assert call(nodes, "tables/pairs/lookup", asked)[1]["rows"] == rows
 
 
-def test_a_write_over_nodes_is_refused_whole(nodes: SeveralNodes) -> None:
-    spread(nodes, "refused")
-    status, told = write(nodes, "refused", {SPAN * index: "x" for index in range(TABLETS)})
-    assert (status, told["error"]["code"]) == (409, "TABLETS_OF_OTHER_NODES"), told
-    assert look_up(nodes, "refused", [SPAN * index for index in range(TABLETS)]) == [None] * TABLETS
+def test_rows_for_tablets_of_both_nodes_are_written_together(nodes: SeveralNodes) -> None:
+    at = spread(nodes, "together")
+    keys = [SPAN * index for index in range(TABLETS)]
+    status, told = write(nodes, "together", dict.fromkeys(keys, "x"))
+    assert (status, told["row_count"]) == (200, TABLETS), told
+    assert look_up(nodes, "together", keys) == ["x"] * TABLETS
+    status, told = call(nodes, "tables/together/rows", {"keys": [{"k": key} for key in keys[:-1]]}, "DELETE")
+    assert (status, told["row_count"]) == (200, TABLETS - 1), told
+    assert look_up(nodes, "together", keys) == [*[None] * (TABLETS - 1), "x"]
+    away = next(index for index, node in at.items() if node == 2)
+    one = {"first_tablet_index": away, "last_tablet_index": away}
+    assert call(nodes, "tables/together/freeze", one)[0] == 200
+    status, told = write(nodes, "together", dict.fromkeys(keys, "y"))
+    assert (status, told["error"]["code"]) == (409, "WRONG_STATE"), told
+    assert look_up(nodes, "together", keys) == [*[None] * (TABLETS - 1), "x"]
 
 
 def test_tablets_of_the_other_node_are_unmounted_mounted_and_frozen(nodes: SeveralNodes) -> None:
@@ -205,7 +215,7 @@ def test_rows_that_were_acknowledged_outlive_the_node_that_has_them(nodes: Sever
     wait_until(partial(are_read, nodes, "kept", kept), "the rows are served where they were", PATIENCE_S)
     for key in kept:
         kept[key] = f"new {key}"
-        assert write(nodes, "kept", {key: kept[key]})[0] == 200
+        wait_until(partial(is_written, nodes, "kept", key, kept[key]), "the row is written", PATIENCE_S)  # a cell moves
     assert are_read(nodes, "kept", kept)
 
 
@@ -315,6 +325,10 @@ def nodes_of(nodes: SeveralNodes, name: str) -> dict[int, int]:
 
 def write(nodes: SeveralNodes, name: str, values: dict[int, str]) -> tuple[int, Any]:
     return call(nodes, f"tables/{name}/rows", {"rows": [{"k": key, "v": value} for key, value in values.items()]})
+
+
+def is_written(nodes: SeveralNodes, name: str, key: int, value: str) -> bool:
+    return write(nodes, name, {key: value})[0] == 200
 
 
 def lookup(nodes: SeveralNodes, name: str, keys: list[int]) -> tuple[int, Any]:
