@@ -40,7 +40,7 @@ class PartitionEnd(NamedTuple):
 
 
 class NodeReports:
-    """NodeReports of one node. `note` sends a note, if there is a link; False: there is none."""
+    """Reports of one node. `note` sends a note, if there is a link; False: there is none."""
 
     def __init__(self, node: Node, note: Callable[[bytes], bool]) -> None:
         self._node = node

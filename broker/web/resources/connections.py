@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.ground.client_connections import ConnectionFacts
-from pqbroker.broker.web.routing.every_node import ask_others, merged_page, nowhere_else, own_number
+from pqbroker.broker.web.routing.every_node import ask_others, merged_page, nowhere_else
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import LIMIT, Call, Parameter, Route
 from pqbroker.broker.web.routing.schemas import COUNT, SHOWN, TEXT, Schema, array_of, nullable, object_of
@@ -34,7 +34,7 @@ _CLIENT_ID_SHOWN: Final = 200
 async def list_connections(call: Call) -> Any:
     if call.query.get("measure", False):
         call.node.connections.measure()
-    count, own = len(call.node.leaders.nodes), own_number(call) - 1
+    count, own = len(call.node.leaders.nodes), call.node.leaders.number - 1
     behind = max(call.query.get("after", 0) - own, 0) // count
     page, has_more = call.page(call.node.connections.after(behind, call.limit() + 1))
     shown = [_show(number * count + own, facts, call.node.api_names) for number, facts in page]

@@ -33,13 +33,7 @@ def named_node(call: Call) -> int | None:
     if number is not None and not 1 <= number <= count:
         nodes = f"nodes 1 to {count}" if count > 1 else "one node, 1"
         raise Problem(404, "NO_NODE", f"there is no node {number}; the broker has {nodes}", _CURE)
-    return None if number in (None, own_number(call)) else number
-
-
-def own_number(call: Call) -> int:
-    """Return the number of this node, from 1."""
-    leaders = call.node.leaders
-    return leaders.nodes.index(leaders.own) + 1
+    return None if number in (None, call.node.leaders.number) else number
 
 
 async def ask_nodes(call: Call, route: Route, nodes: Iterable[int], query: Mapping[str, Any]) -> dict[int, Any]:
