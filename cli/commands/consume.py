@@ -138,6 +138,8 @@ def consume(
         if group is not None:
             topics = _wholly_led(topics, topic)
         chosen = [(each, choose_partitions(each, partition or []), each.name in topic) for each in topics]
+        if follow:
+            _await_served(cluster, chosen)
         starts, ends = _bounds_of_all(cluster, chosen, span)
         reading = Reading(cluster.brokers, [each.name for each in topics], ends, follow, wanted, isolation)
         reads_itself = follow or group is not None or last is not None or decoder is not None
@@ -146,6 +148,15 @@ def consume(
         read_group(reading, group, GROUP_STARTS[start])
     elif address is None or not _has_searched(address, terms, reading, starts):
         read_partitions(reading, starts)
+
+
+def _await_served(cluster: Cluster, chosen: Sequence[tuple[Topic, list[int], bool]]) -> None:
+    """Return when all partitions that somebody leads are served: nobody knows their offsets before."""
+    from pqbroker.cli.kafka.unserved import await_served
+
+    led = {(topic.name, index) for topic, indexes, _ in chosen for index in indexes}
+    led -= {(topic.name, index) for topic, indexes, _ in chosen for index in leaderless(topic, indexes)}
+    await_served(cluster, led)
 
 
 def _wholly_led(topics: Sequence[Topic], named: Sequence[str]) -> list[Topic]:

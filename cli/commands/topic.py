@@ -1,6 +1,6 @@
 """`pqbroker topic`: create, list, describe, grow and delete topics. Their configs and their trimming stand beside."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 from pqbroker.cli.command import Family, declare
@@ -10,7 +10,15 @@ from pqbroker.cli.commands.topic_configs import add_configs, is_own
 from pqbroker.cli.commands.topic_export import add_export
 from pqbroker.cli.commands.topic_trim import add_trim
 from pqbroker.cli.confirmation import confirm
-from pqbroker.cli.kafka.cluster import Cluster, OffsetRange, Topic, TopicPartition, leaderless, tell_unmounted
+from pqbroker.cli.kafka.cluster import (
+    Cluster,
+    OffsetRange,
+    Topic,
+    TopicPartition,
+    leaderless,
+    settled,
+    tell_unmounted,
+)
 from pqbroker.cli.kafka.configs import TOPIC, describe_configs
 from pqbroker.cli.kafka.figures import read_sizes, read_spans
 from pqbroker.cli.kafka.link import DEFAULT_KAFKA
@@ -36,6 +44,8 @@ from pqbroker.protocol.messages.create_partitions import (
 
 app = Family("List, create, describe, change and delete topics.")
 CONFIG_EXAMPLE = "retention.ms=3600000"
+NEW_SERVED_S = 2.0
+"""Time in which the leader of a partition that was just made serves it."""
 
 
 @declare(app, "create", "pqbroker topic create orders --partitions 4 --config retention.ms=3600000")
@@ -121,7 +131,7 @@ def describe(topic: TopicName, broker: Broker = DEFAULT_KAFKA, json: Json = Fals
     with Cluster(broker) as cluster:
         found = cluster.topic(topic)
         unled = leaderless(found, found.partitions)
-        spans = cluster.spans(found, [index for index in found.partitions if index not in unled])
+        spans = _known_spans(cluster, found, [index for index in found.partitions if index not in unled])
         configs = {each.name: each.value for each in describe_configs(cluster, TOPIC, topic) if is_own(each)}
     partitions = [
         {
@@ -190,8 +200,15 @@ def _partitions(count: int) -> str:
     return f"{count} partition{'s' * (count != 1)}"
 
 
+def _known_spans(cluster: Cluster, topic: Topic, partitions: Sequence[int]) -> dict[int, OffsetRange]:
+    """Return the spans of the partitions that are served; their leaders may not serve them yet if they are new."""
+    wanted = {(topic.name, index) for index in partitions}
+    found = settled(lambda: read_spans(cluster, [topic]), lambda found: wanted <= found.keys(), NEW_SERVED_S)
+    return {index: OffsetRange(*span) for (_, index), span in found.items()}
+
+
 def _figures(span: OffsetRange | None) -> dict[str, int | None]:
-    """None of a partition that nobody leads: what it holds is not known here."""
+    """None of a partition that nobody leads or serves: what it holds is not known here."""
     if span is None:
         return {"start": None, "end": None, "records": None}
     return {"start": span.start, "end": span.end, "records": span.end - span.start}

@@ -359,12 +359,12 @@ def tell_unmounted(topic: Topic, partitions: Sequence[int]) -> str:
     return f"tablets of {topic.name} are unmounted: {named}; `pqbroker table mount {topic.name}` mounts them"
 
 
-def settled(ask: Callable[[], T], is_settled: Callable[[T], bool]) -> T:
+def settled(ask: Callable[[], T], is_settled: Callable[[T], bool], within_s: float = SETTLE_TIMEOUT_S) -> T:
     """Ask again while the answer is "not yet", for a while; the last answer."""
     if is_settled(answer := ask()):
         return answer
-    deadline = time.monotonic() + SETTLE_TIMEOUT_S
-    with announce_wait("the cluster is not ready for this yet: asking again", SETTLE_TIMEOUT_S):
+    deadline = time.monotonic() + within_s
+    with announce_wait("the cluster is not ready for this yet: asking again", within_s):
         while not is_settled(answer) and time.monotonic() < deadline:
             time.sleep(SETTLE_PAUSE_S)
             answer = ask()

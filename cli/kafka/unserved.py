@@ -5,8 +5,9 @@ unserved  --a record of it, or a look finds it served-----> served: told
 """
 
 import asyncio
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final
@@ -16,6 +17,7 @@ from pqbroker.cli.kafka.watch import LOOK_TIMEOUT_S
 from pqbroker.cli.notices import tell
 from pqbroker.cli.refusals import CommandError, words
 from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import INT64_MAX
 
 SILENCE_S = 2.0
 """Time without a record after which a partition is asked about, and pause between two looks."""
@@ -64,13 +66,8 @@ class Unserved:
 
     def _compare(self, found: Mapping[TopicPartition, ErrorCode]) -> None:
         missing = {each: code for each, code in found.items() if each in self._suspected | self._told}
-        by_code: dict[ErrorCode, list[TopicPartition]] = defaultdict(list)
-        for partition in sorted(missing.keys() - self._told):
-            by_code[missing[partition]].append(partition)
-        for code, partitions in by_code.items():
-            tell(f"waiting for {_named(partitions)}: {words(code)}; Ctrl-C ends it")
-        if back := sorted(self._told - found.keys()):
-            tell(f"served again: {_named(back)}")
+        _tell_missing({each: code for each, code in missing.items() if each not in self._told})
+        _tell_served(self._told - found.keys())
         self._suspected, self._told = set(found), set(missing)
 
     def _look(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ErrorCode] | None:
@@ -86,6 +83,31 @@ class Unserved:
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None
+
+
+def await_served(cluster: Cluster, partitions: Collection[TopicPartition]) -> None:
+    """Return when all partitions are served, for who begins to follow them. CommandError where no broker answers."""
+    told: set[TopicPartition] = set()
+    suspected: set[TopicPartition] = set()
+    while missing := cluster.unserved(dict.fromkeys(partitions, INT64_MAX)):  # an offset at which no record is sent
+        _tell_missing({each: code for each, code in missing.items() if each in suspected - told})
+        _tell_served(told - missing.keys())
+        suspected, told = set(missing), (suspected | told) & missing.keys()
+        time.sleep(SILENCE_S)
+    _tell_served(told)
+
+
+def _tell_missing(missing: Mapping[TopicPartition, ErrorCode]) -> None:
+    by_code: dict[ErrorCode, list[TopicPartition]] = defaultdict(list)
+    for partition in sorted(missing):
+        by_code[missing[partition]].append(partition)
+    for code, partitions in by_code.items():
+        tell(f"waiting for {_named(partitions)}: {words(code)}; Ctrl-C ends it")
+
+
+def _tell_served(partitions: Collection[TopicPartition]) -> None:
+    if partitions:
+        tell(f"served again: {_named(sorted(partitions))}")
 
 
 def _named(partitions: list[TopicPartition]) -> str:

@@ -32,6 +32,7 @@ STILL = {
     "connections_unread",  # what needs all memory for answers, tests/attacks/test_shares.py shows it
     "durability", "build_info", "process_start_time_seconds", "process_max_fds",  # what a node is set to
     "group_lag_summed",
+    "commits_over_nodes",  # needs several nodes, node/test_commits_over_nodes.py shows it
     "transaction_participants_unfinished",  # is ended at once, but for faults
     "memory_pass_worst_seconds",  # comes when much has grown, and not here
     # Locks and queues have tests of their own: node/test_tls.py, kafka/net/test_logins.py, web/test_quotas.py, …
