@@ -12,6 +12,7 @@ from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.drivers.member import await_members
 from tests.support.waiting import wait_until
 
+QUIET_LOOKS = 10
 PARTITIONS = frozenset(range(4))
 RECORDS = [Message(b"value %d" % number, key=b"key %d" % number) for number in range(6)]
 _group_numbers = itertools.count(1)
@@ -98,7 +99,14 @@ def test_static_membership(name: str, clients: Clients, writer: LibrdkafkaDriver
     ):
         await_members(lambda: len(left.owned) == len(right.owned) == 2, "two partitions each")
         if name not in MODERN:  # which know no rebalance
-            wait_until(lambda: writer.group(group).state == "Stable", "no rebalance under way")
+            looks: list[int] = []
+
+            def is_quiet() -> bool:
+                """A member hears of its assignment a moment after the group is stable."""
+                looks.append(len(left.assignments) + len(right.assignments))
+                return writer.group(group).state == "Stable" and looks[-QUIET_LOOKS:] == looks[-1:] * QUIET_LOOKS
+
+            wait_until(is_quiet, "no rebalance under way")
         given, rebalances = left.owned, len(right.assignments)
         left.leave()
         with clients.member(name, wide_topic, group, "left") as again:
