@@ -229,10 +229,11 @@ async def serve_until(
 async def _is_started(server: "Server", start: ServeStart, stopping: "asyncio.Future[None]") -> bool:
     """Start the server; return False if a node is to stop before. One that waits for the first node, which may be gone
     for good, would wait for ever, and keep the directory locked. Raises what the start raises."""
+    if start.orders is None or start.orders.http is not None:  # it is the first one
+        await server.start(start.first_user)
+        return True
     starting = asyncio.ensure_future(server.start(start.first_user))
-    waits_for_first = start.orders is not None and start.orders.http is None  # the first one has it
-    ends: list[asyncio.Future[Any]] = [starting, stopping] if waits_for_first else [starting]
-    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
     if starting.done():
         starting.result()
         return True
