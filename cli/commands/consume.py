@@ -138,9 +138,7 @@ def consume(
         if group is not None:
             topics = _wholly_led(topics, topic)
         chosen = [(each, choose_partitions(each, partition or []), each.name in topic) for each in topics]
-        if follow:
-            _await_served(cluster, chosen)
-        starts, ends = _bounds_of_all(cluster, chosen, span)
+        starts, ends = _bounds_of_all(cluster, chosen, span, is_awaited=follow)
         reading = Reading(cluster.brokers, [each.name for each in topics], ends, follow, wanted, isolation)
         reads_itself = follow or group is not None or last is not None or decoder is not None
         address = None if reads_itself or not terms else _search_address(cluster)
@@ -223,10 +221,12 @@ def _check_together(given: Mapping[str, object], start: str, group: str | None) 
 
 
 def _bounds_of_all(
-    cluster: Cluster, chosen: Sequence[tuple[Topic, list[int], bool]], span: _ReadRange
+    cluster: Cluster, chosen: Sequence[tuple[Topic, list[int], bool]], span: _ReadRange, *, is_awaited: bool
 ) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
     """Return by topic and partition the first offset to read, and the first one not to read. `chosen`: topics, their
-    partitions, and whether a topic is named, not found by a pattern."""
+    partitions, and whether a topic is named, not found by a pattern. `is_awaited`: what nobody serves is waited for."""
+    if is_awaited:
+        _await_served(cluster, chosen)
     starts: dict[tuple[str, int], int] = {}
     ends: dict[tuple[str, int], int] = {}
     for topic, partitions, is_named in chosen:
