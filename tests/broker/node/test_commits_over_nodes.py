@@ -5,6 +5,7 @@ import random
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -225,19 +226,24 @@ def test_commits_are_whole_while_nodes_are_killed_at_any_moment(nodes: SeveralNo
 
 def make_table(nodes: SeveralNodes, name: str) -> SpreadTable:
     """Create an ordered table whose tablets both nodes run, each tablet in a cell of its own."""
-    wait_until(lambda: is_served_by_both(nodes), "both nodes have open cells", PATIENCE_S)
+    wait_until(lambda: are_at_home(nodes), "cells are back at their nodes", PATIENCE_S)
     for number in range(10):
         table = f"{name}{number}"
         asked = {"path": f"//{table}", "schema": SCHEMA, "tablet_count": PARTITIONS}
         wait_until(partial(is_created, nodes, asked), "a table", PATIENCE_S)
         wait_until(partial(is_led, nodes, table), "leaders of all tablets", PATIENCE_S)
-        admin = AdminClient(at_node(nodes, 1))
-        if leaders(admin, table) == {1, 2}:
-            found = admin.list_topics(table, timeout=PATIENCE_S).topics[table].partitions
-            here, there = ([index for index in sorted(found) if found[index].leader == node] for node in (1, 2))
+        found = AdminClient(at_node(nodes, 1)).list_topics(table, timeout=PATIENCE_S).topics[table].partitions
+        here, there = ([index for index in sorted(found) if found[index].leader == node] for node in (1, 2))
+        if here and there:
             tablets = call(nodes, f"tables/{table}/tablets")[1]["tablets"]
             return SpreadTable(table, here, there, [int(tablet["home_cell_id"]) for tablet in tablets])
     raise AssertionError("no table lies at both nodes")
+
+
+def are_at_home(nodes: SeveralNodes) -> bool:
+    """Return True once all cells are open, and each node has as many: none is on its way back to a node."""
+    found = Counter(cell["node"] for cell in call(nodes, "cells")[1]["cells"] if cell["id"])
+    return is_served_by_both(nodes) and found[1] == found[2]
 
 
 def is_created(nodes: SeveralNodes, asked: Any) -> bool:
