@@ -115,9 +115,7 @@ def test_rows_and_offsets_of_a_group_at_both_nodes_are_committed_together(nodes:
     every = list(range(PARTITIONS))
     offsets = [{"group": "consumers", "topic": table.name, "partition": index, "offset": 5} for index in every]
     body = {"writes": writes(table, every), "offsets": offsets}
-    path = f"transactions/{begin(nodes)}/commit"
-    status, told = call(nodes, path, body)
-    assert status == 200, told
+    path, told = until_committed(nodes, body)
     wait_until(lambda: rows_in(nodes, table) == [[1]] * PARTITIONS, "rows at both nodes", PATIENCE_S)
     assert committed(at_node(nodes, 2), "consumers", table.name) == [5] * PARTITIONS
     assert call(nodes, path, body) == (200, {**told, "duplicate": True})
@@ -238,6 +236,21 @@ def make_table(nodes: SeveralNodes, name: str) -> SpreadTable:
             tablets = call(nodes, f"tables/{table}/tablets")[1]["tablets"]
             return SpreadTable(table, here, there, [int(tablet["home_cell_id"]) for tablet in tablets])
     raise AssertionError("no table lies at both nodes")
+
+
+def until_committed(nodes: SeveralNodes, body: Any) -> tuple[str, Any]:
+    """Commit in a new transaction, and again while offsets of a new topic are not known; return the path and answer."""
+    answers = list[tuple[str, Any]]()
+
+    def is_committed() -> bool:
+        path = f"transactions/{begin(nodes)}/commit"
+        status, told = call(nodes, path, body)
+        assert status in (200, 503), told
+        answers.append((path, told))
+        return status == 200
+
+    wait_until(is_committed, "rows and offsets are committed", PATIENCE_S)
+    return answers[-1]
 
 
 def are_at_home(nodes: SeveralNodes) -> bool:

@@ -201,9 +201,8 @@ def committed(client: Settings, group_id: str, topic: str) -> list[int]:
             answer = admin.list_consumer_group_offsets(asked)[group_id].result(PATIENCE_S)
         except KafkaException:
             return False
-        assert all(one.error is None for one in answer.topic_partitions)
         found[:] = [one.offset for one in answer.topic_partitions]
-        return True
+        return all(one.error is None for one in answer.topic_partitions)  # offsets may be on their way to the first
 
     wait_until(are_known, "all offsets are known", PATIENCE_S)
     return found
