@@ -7,7 +7,7 @@ back at every node. Nothing outlives the link, or a first node that asks for not
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from enum import StrEnum
 from typing import Any, Final
 
@@ -77,19 +77,23 @@ class CopyElsewhere:
 
 @asynccontextmanager
 async def commits_paused(nodes: "list[AskNode]") -> AsyncIterator[None]:
-    """Hold commits of several cells back at these nodes. BackupRefused."""
-    async with AsyncExitStack() as stack:
+    """Hold commits of several cells back at these nodes. BackupRefused, also at the end where a node did not hold them
+    back for so long: moments taken meanwhile may have parts of a commit."""
+    try:
         for ask in nodes:
-            stack.push_async_callback(_resume, ask)
             await ask([BackupStep.PAUSE])
         yield
-
-
-async def _resume(ask: AskNode) -> None:
-    try:
-        await ask([BackupStep.RESUME])
-    except BackupRefused:
-        return  # it ends by itself
+        for ask in nodes:
+            if await ask([BackupStep.RESUME]) is not True:
+                raise BackupRefused(
+                    "a node has let commits of several cells go on before all cells were copied: try again when disks"
+                    " are less busy"
+                )
+    except BaseException:
+        for ask in nodes:
+            with suppress(BackupRefused):  # it ends by itself
+                await ask([BackupStep.RESUME])
+        raise
 
 
 class _Copying:
@@ -102,6 +106,14 @@ class _Copying:
 
     def note_asked(self, now: float) -> None:
         self.asked_at = now
+
+    def step(self, goal: BackupStep) -> asyncio.Event | None:
+        """Return what is set at a step; None: the copy is to end."""
+        return {BackupStep.BEGUN: self.steps.begun, BackupStep.TAKEN: self.steps.taken}.get(goal)
+
+    def has_reached(self, goal: BackupStep) -> bool:
+        reached = self.step(goal)
+        return reached is not None and reached.is_set()
 
 
 class BackupCalls:
@@ -141,10 +153,14 @@ class BackupCalls:
         if copying is None:
             raise PeerRefused(f"no copy of cell {cell} is made here for a backup {name[:NAME_SHOWN]!r}")
         if goal == BackupStep.LEAVE:
-            copying.task.cancel()
+            self._give_up(name, cell)
             return True
         copying.note_asked(self._loop.time())
-        return await self._advance(goal, copying)
+        await _advance(goal, copying)
+        if copying.task.done():
+            self._copies.pop((name, cell), None)
+            return _result_of(copying.task)
+        return True if copying.has_reached(goal) else None
 
     def _begin(self, name: str, cell: CellId) -> None:
         """Begin the copy of a cell that is open here. PeerRefused."""
@@ -154,36 +170,20 @@ class BackupCalls:
         steps = CopySteps()
         task = self._loop.create_task(host.cell.copy_into(name, steps))
         self._copies[name, cell] = _Copying(steps, task, self._loop.time())
-        task.add_done_callback(lambda _: self._copies.pop((name, cell), None))
         self._loop.call_later(LEFT_S, self._look, name, cell)
 
     def _look(self, name: str, cell: CellId) -> None:
-        """Give a copy up that nobody has asked for lately."""
+        """Give a copy up that nobody has asked for lately; one that has ended is kept as long for a question."""
         copying = self._copies.get((name, cell))
         if copying is None:
             return
         if self._loop.time() - copying.asked_at >= LEFT_S:
-            copying.task.cancel()
+            self._give_up(name, cell)
         else:
             self._loop.call_later(LEFT_S, self._look, name, cell)
 
-    async def _advance(self, goal: BackupStep, copying: _Copying) -> Any:
-        """Have a copy come to a step; return None if it is not there after a while. PeerRefused."""
-        steps, task = copying.steps, copying.task
-        if goal in (BackupStep.TAKEN, BackupStep.ENDED):
-            steps.may_take.set()
-        if goal == BackupStep.ENDED:
-            steps.may_end.set()
-        reached = {BackupStep.BEGUN: steps.begun, BackupStep.TAKEN: steps.taken}.get(goal)
-        waiting = [task] if reached is None else [task, asyncio.ensure_future(reached.wait())]
-        try:
-            await asyncio.wait(waiting, timeout=ASKED_AGAIN_S, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in waiting[1:]:
-                one.cancel()
-        if task.done():
-            return _result_of(task)
-        return True if reached is not None and reached.is_set() else None
+    def _give_up(self, name: str, cell: CellId) -> None:
+        self._copies.pop((name, cell)).task.cancel()
 
     async def _hold_commits(self) -> bool:
         """Hold commits of several cells back, until it is asked otherwise. PeerRefused."""
@@ -200,13 +200,30 @@ class BackupCalls:
         return True
 
     async def _let_commits(self) -> bool:
+        """Return True if commits were held back until now."""
         pause, self._pause = self._pause, None
         if self._giving_up is not None:
             self._giving_up.cancel()
             self._giving_up = None
         if pause is not None:
             await pause.__aexit__(None, None, None)
-        return True
+        return pause is not None
+
+
+async def _advance(goal: BackupStep, copying: _Copying) -> None:
+    """Have a copy come to a step; return when it is there, has ended, or after a while."""
+    steps, task = copying.steps, copying.task
+    if goal in (BackupStep.TAKEN, BackupStep.ENDED):
+        steps.may_take.set()
+    if goal == BackupStep.ENDED:
+        steps.may_end.set()
+    reached = copying.step(goal)
+    waiting = [task] if reached is None else [task, asyncio.ensure_future(reached.wait())]
+    try:
+        await asyncio.wait(waiting, timeout=ASKED_AGAIN_S, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waiting[1:]:
+            one.cancel()
 
 
 def _result_of(task: "asyncio.Task[CopiedBytes]") -> Any:
