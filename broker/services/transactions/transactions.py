@@ -272,9 +272,13 @@ def _is_known(caller: TransactionsCaller, name: str) -> bool:
     """Return True if all decisions that lie in tablets of a table are known here, or at other nodes."""
     opened = caller.node.cell.current
     table, topic = opened.sorted_tables.get(name), opened.topics.get(name)
-    if table is not None:
-        return all(tablet.transactions.is_known and tablet.kv.lost is None for tablet in table.tablets)
     commits = _commits(caller)
+    if table is not None:
+        return all(
+            (tablet.transactions.is_known and tablet.kv.lost is None)
+            or commits.is_elsewhere(tablet.transactions.participant_id.tablet_id)
+            for tablet in table.tablets
+        )
     return topic is None or all(
         (one.is_loaded and not one.storage.is_lost) or commits.is_elsewhere(one.storage.tablet_id)
         for one in topic.partitions
@@ -292,10 +296,14 @@ def _participants(caller: TransactionsCaller, name: str) -> list[Participant]:
 
 
 def _elsewhere(caller: TransactionsCaller, name: str) -> list[ParticipantId]:
-    """Return the participants of a table that other nodes run. Sorted tables are served at this node alone."""
+    """Return the participants of a table that other nodes run."""
     opened = caller.node.cell.current
-    topic = opened.topics.get(name)
-    ids = [] if topic is None else [ParticipantId(one.storage.tablet_id, one.index) for one in topic.partitions]
+    table, topic = opened.sorted_tables.get(name), opened.topics.get(name)
+    if table is not None:
+        ids = [tablet.transactions.participant_id for tablet in table.tablets]
+    else:
+        partitions = () if topic is None else topic.partitions
+        ids = [ParticipantId(one.storage.tablet_id, one.index) for one in partitions]
     return [number for number in ids if opened.commits.is_elsewhere(number.tablet_id)]
 
 

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.broker.node.test_groups_over_nodes import PARTITIONS, PATIENCE_S, at_node, committed, kill, leaders
 from tests.broker.node.test_http_over_nodes import call, is_served_by_both
+from tests.broker.node.test_sorted_over_nodes import SPAN, TABLETS, spread
 from tests.support.several_nodes import SeveralNodes
 from tests.support.waiting import wait_until
 
@@ -135,6 +136,26 @@ def test_a_commit_whose_node_says_nothing_is_aborted_and_its_rows_go(nodes: Seve
     until_inserted(nodes, table, 2, both)
     assert time.monotonic() - began < LOCKED_S
     assert [rows_in(nodes, table)[index] for index in both] == [[2], [2]]
+
+
+def test_a_commit_to_sorted_tablets_of_both_nodes_is_known_after_a_restart(nodes: SeveralNodes) -> None:
+    """And so is one that never was."""
+    wait_until(lambda: are_at_home(nodes), "cells are back at their nodes", PATIENCE_S)
+    spread(nodes, "remembered")
+    body = {"writes": [{"table": "remembered", "rows": [{"k": SPAN * index, "v": "x"} for index in range(TABLETS)]}]}
+    path, told = until_committed(nodes, body)
+    never = f"transactions/{begin(nodes)}/commit"
+    kill(nodes, 1)
+    wait_until(lambda: nodes.answers(1.0), "the first node serves again", PATIENCE_S)
+    answers = list[tuple[int, Any]]()
+
+    def are_known() -> bool:
+        answers[:] = [call(nodes, one, body) for one in (path, never)]
+        return all(answer.get("error", {}).get("code") != "COMMIT_UNKNOWN" for _, answer in answers)
+
+    wait_until(are_known, "the nodes know what was decided", PATIENCE_S)
+    assert answers[0] == (200, {**told, "duplicate": True})
+    assert (answers[1][0], answers[1][1]["error"]["code"]) == (404, "NO_TRANSACTION"), answers[1]
 
 
 def test_a_second_node_that_is_killed_behind_its_part_has_its_rows_nevertheless(nodes: SeveralNodes) -> None:
