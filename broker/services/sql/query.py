@@ -240,8 +240,10 @@ class Query:
         for name, topic in self._topics.items():
             for node, indexes in self._targets.parts(topic).items():
                 parts.setdefault(node, {})[name] = (topic.record.topic_id.hex(), indexes)
-        here = parts.pop(None)
-        return here, [await self._reads_at(node).begin(asked) for node, asked in parts.items()]
+        here, away = parts.pop(None), list[Snapshots]()
+        for node, asked in parts.items():
+            away.append(await self._reads_at(node).begin(asked))
+        return here, away
 
     async def _snapshot_of_now(
         self, of_tables: Sequence[str], here: AskedPartitions, away: Sequence[Snapshots]
@@ -249,7 +251,9 @@ class Query:
         seen = [await self._reads_at(None).begin(here), *away]
         found: dict[str, Any] = {}
         for name, topic in self._topics.items():
-            partitions = [one for of_node in seen for one in of_node.get(name, ())]
+            partitions = list[PartitionSnapshot]()
+            for of_node in seen:
+                partitions += of_node.get(name, ())
             found[name] = _snapshot_of(topic, partitions, self._settings)
         for name in of_tables:
             found[name] = {**await self._sorted_reads().snapshot(name)}
@@ -357,13 +361,19 @@ def check_files(files: Mapping[str, bytes], settings: BrokerSettings) -> None:
 
 def _snapshot_of(topic: Topic, partitions: Sequence[PartitionSnapshot], settings: BrokerSettings) -> dict[str, Any]:
     """Return where the partitions of a topic start and end, and the columns of its schema, where it has one."""
-    seen = sorted(partitions)
-    if [one.partition for one in seen] != list(range(len(topic.partitions))):
-        raise not_leader()  # it grew meanwhile, or a cell moved
+    bounds, revisions, unmounted = list[tuple[int, int]](), list[str](), list[int]()
+    for number, one in enumerate(sorted(partitions)):
+        if one.partition != number:
+            raise not_leader()  # a cell moved
+        bounds.append((one.start_offset, one.end_offset))
+        revisions.append(one.revision)
+        if one.is_unmounted:
+            unmounted.append(number)
+    if len(bounds) != len(topic.partitions):
+        raise not_leader()  # it grew meanwhile
     columns, formats = schema_of(topic) or (None, {})
     return {
-        "id": topic.record.topic_id.hex(), "bounds": [(one.start_offset, one.end_offset) for one in seen],
-        "columns": columns, "formats": formats, "unmounted": [one.partition for one in seen if one.is_unmounted],
-        "revisions": [one.revision for one in seen], "decoding": decoding_of(topic, settings),
+        "id": topic.record.topic_id.hex(), "bounds": bounds, "columns": columns, "formats": formats,
+        "unmounted": unmounted, "revisions": revisions, "decoding": decoding_of(topic, settings),
         "columns_max": settings.table_columns_max,
     }  # fmt: skip

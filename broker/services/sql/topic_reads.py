@@ -102,18 +102,22 @@ class TopicReads:
 
     async def begin(self, partitions: AskedPartitions) -> Snapshots:
         """Do so without an await, so that all are of one moment."""
-        return {name: self._begin(name, *part) for name, part in partitions.items()}
+        found = {}
+        for name, (topic_id, indexes) in partitions.items():
+            found[name] = self._begin(name, topic_id, indexes)
+        return found
 
     def _begin(self, name: str, topic_id: str, indexes: Sequence[int]) -> Sequence[PartitionSnapshot]:
-        topic = self._find(name, indexes)
-        partitions = [_partition(topic, topic_id, index) for index in indexes]
-        for partition in partitions:
+        topic, found = self._find(name, indexes), list[PartitionSnapshot]()
+        for index in indexes:
+            partition = _partition(topic, topic_id, index)
             partition.check_readable()
-        found = [self._snapshot(partition) for partition in partitions]
+            found.append(self._snapshot(partition))
         if needs_keys(topic):  # no cleaning takes out what only a record behind these ends makes superfluous
-            for partition, seen in zip(partitions, found, strict=True):
-                partition.scans.open(seen.end_offset)
-                self._scans.append((partition.scans, seen.end_offset))
+            for index, seen in zip(indexes, found, strict=True):
+                scans = topic.partitions[index].scans
+                scans.open(seen.end_offset)
+                self._scans.append((scans, seen.end_offset))
         return found
 
     def _snapshot(self, partition: PartitionServer) -> PartitionSnapshot:
