@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 START_S = 110.0
@@ -96,6 +96,17 @@ class SeveralNodes:
             assert self._parent.stdout is not None
             self._parent.stdout.close()
             self._parent.wait(START_S)
+
+
+@contextlib.contextmanager
+def several_nodes(place: Path, settings: Mapping[str, str]) -> Iterator[SeveralNodes]:
+    """Two nodes that serve, with their data and log in a directory, until the block ends."""
+    several = SeveralNodes(place / "data", 2, settings, place / "log")
+    try:
+        several.start()
+        yield several
+    finally:
+        several.end()
 
 
 def is_running(pid: int) -> bool:

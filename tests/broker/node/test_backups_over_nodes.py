@@ -29,19 +29,14 @@ from pqbroker.testing import broker
 from tests.broker.conftest import until
 from tests.broker.node.test_groups_over_nodes import PARTITIONS, PATIENCE_S, at_node
 from tests.broker.node.test_http_over_nodes import call, spread
-from tests.support.several_nodes import SeveralNodes
+from tests.support.several_nodes import SeveralNodes, several_nodes
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralNodes]:
-    place = tmp_path_factory.mktemp("nodes")
-    several = SeveralNodes(place / "data", 2, {"pqbroker.node.silence.ms": "10000"}, place / "log")
-    try:
-        several.start()
-        yield several
-    finally:
-        several.end()
+    with several_nodes(tmp_path_factory.mktemp("nodes"), {"pqbroker.node.silence.ms": "10000"}) as running:
+        yield running
 
 
 class Writing:

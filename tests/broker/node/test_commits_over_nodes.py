@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from tests.broker.node.test_groups_over_nodes import PARTITIONS, PATIENCE_S, at_node, committed, kill, leaders
 from tests.broker.node.test_http_over_nodes import call, is_served_by_both
 from tests.broker.node.test_sorted_over_nodes import SPAN, TABLETS, spread
-from tests.support.several_nodes import SeveralNodes
+from tests.support.several_nodes import SeveralNodes, several_nodes
 from tests.support.waiting import wait_until
 
 SCHEMA = [{"name": "a", "type": "int64"}]
@@ -57,14 +57,9 @@ class Asked:
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralNodes]:
-    place = tmp_path_factory.mktemp("nodes")
     settings = {"pqbroker.node.silence.ms": "10000", "pqbroker.test.door": "true"}
-    several = SeveralNodes(place / "data", 2, settings, place / "log")
-    try:
-        several.start()
-        yield several
-    finally:
-        several.end()
+    with several_nodes(tmp_path_factory.mktemp("nodes"), settings) as running:
+        yield running
 
 
 def test_rows_for_tablets_of_both_nodes_are_inserted_together(nodes: SeveralNodes) -> None:

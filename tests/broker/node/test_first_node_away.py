@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.several_nodes import SeveralNodes, is_running
+from tests.support.several_nodes import SeveralNodes, is_running, several_nodes
 from tests.support.waiting import wait_until
 
 PATIENCE_S = 60.0
@@ -65,13 +65,9 @@ class AtMember:
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralNodes]:
-    place = tmp_path_factory.mktemp("nodes")
-    several = SeveralNodes(place / "data", 2, {"pqbroker.node.silence.ms": str(int(SILENCE_S * 1000))}, place / "log")
-    try:
-        several.start()
-        yield several
-    finally:
-        several.end()
+    settings = {"pqbroker.node.silence.ms": str(int(SILENCE_S * 1000))}
+    with several_nodes(tmp_path_factory.mktemp("nodes"), settings) as running:
+        yield running
 
 
 def test_a_member_serves_while_its_mirror_is_fresh_and_a_parent_that_was_stopped_kills_nobody(

@@ -21,7 +21,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.several_nodes import SeveralNodes
+from tests.support.several_nodes import SeveralNodes, several_nodes
 from tests.support.waiting import wait_until
 
 PATIENCE_S = 60.0
@@ -31,14 +31,9 @@ Settings = dict[str, str | int | float | bool]
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralNodes]:
-    place = tmp_path_factory.mktemp("nodes")
     settings = {"pqbroker.node.silence.ms": "10000", "group.initial.rebalance.delay.ms": "0"}
-    several = SeveralNodes(place / "data", 2, settings, place / "log")
-    try:
-        several.start()
-        yield several
-    finally:
-        several.end()
+    with several_nodes(tmp_path_factory.mktemp("nodes"), settings) as running:
+        yield running
 
 
 def at_node(nodes: SeveralNodes, number: int) -> Settings:

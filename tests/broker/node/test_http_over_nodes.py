@@ -22,19 +22,14 @@ from pqbroker.cli.kafka.cluster import Cluster
 from pqbroker.client import Client
 from pqbroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from tests.broker.node.test_groups_over_nodes import PARTITIONS, PATIENCE_S, at_node, leaders
-from tests.support.several_nodes import SeveralNodes
+from tests.support.several_nodes import SeveralNodes, several_nodes
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralNodes]:
-    place = tmp_path_factory.mktemp("nodes")
-    several = SeveralNodes(place / "data", 2, {"pqbroker.node.silence.ms": "10000"}, place / "log")
-    try:
-        several.start()
-        yield several
-    finally:
-        several.end()
+    with several_nodes(tmp_path_factory.mktemp("nodes"), {"pqbroker.node.silence.ms": "10000"}) as running:
+        yield running
 
 
 def test_records_for_partitions_of_both_nodes_are_written_and_read(nodes: SeveralNodes) -> None:

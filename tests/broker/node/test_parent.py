@@ -32,7 +32,7 @@ from pqbroker.protocol.codec import decoder, encoder
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from pqbroker.storage.engine_kinds import MEMORY
-from tests.support.several_nodes import SeveralNodes, is_running
+from tests.support.several_nodes import SeveralNodes, is_running, several_nodes
 from tests.support.waiting import wait_until
 from tests.support.wire import LATEST, Wire
 
@@ -42,18 +42,13 @@ FOR_TESTS = BrokerSettings(cells_max=2 * NODES_MAX)
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralNodes]:
-    place = tmp_path_factory.mktemp("nodes")
     settings = {
         "pqbroker.node.silence.ms": "10000",
         "pqbroker.node.return.ms": "1000",
         "log.retention.check.interval.ms": "200",
     }
-    several = SeveralNodes(place / "data", 2, settings, place / "log")
-    try:
-        several.start()
-        yield several
-    finally:
-        several.end()
+    with several_nodes(tmp_path_factory.mktemp("nodes"), settings) as running:
+        yield running
 
 
 def test_clients_learn_of_each_node_by_its_own_port_wherever_they_begin(nodes: SeveralNodes) -> None:

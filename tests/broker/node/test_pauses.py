@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.crowding import Crowding
-from tests.support.several_nodes import SeveralNodes
+from tests.support.several_nodes import SeveralNodes, several_nodes
 from tests.support.waiting import wait_until
 
 PATIENCE_S = 90.0
@@ -104,13 +104,8 @@ class Pauses:
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralNodes]:
-    place = tmp_path_factory.mktemp("nodes")
-    several = SeveralNodes(place / "data", 2, {"pqbroker.node.return.ms": "1000"}, place / "log")
-    try:
-        several.start()
-        yield several
-    finally:
-        several.end()
+    with several_nodes(tmp_path_factory.mktemp("nodes"), {"pqbroker.node.return.ms": "1000"}) as running:
+        yield running
 
 
 def test_a_planned_move_pauses_its_partitions_for_less_than_half_a_second(nodes: SeveralNodes) -> None:

@@ -1,4 +1,4 @@
-"""What nodes report to the first one, whose doors show the state of all: conditions, figures, lag of groups."""
+"""Reports of nodes to the first one, whose doors show the state of all: conditions, figures, lag of groups."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from pqbroker.broker.node.figures import whole_figures
 from pqbroker.broker.node.reports import PartitionEnd
 from tests.broker.node.test_groups_over_nodes import PATIENCE_S, at_node
 from tests.broker.node.test_http_over_nodes import call, open_stream, spread, write
-from tests.support.several_nodes import SeveralNodes
+from tests.support.several_nodes import SeveralNodes, several_nodes
 from tests.support.waiting import wait_until
 
 CONNECTIONS_MAX = 30
@@ -27,14 +27,9 @@ CONNECTIONS_MAX = 30
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralNodes]:
-    place = tmp_path_factory.mktemp("nodes")
     settings = {"pqbroker.node.silence.ms": "10000", "max.connections": str(CONNECTIONS_MAX)}
-    several = SeveralNodes(place / "data", 2, settings, place / "log")
-    try:
-        several.start()
-        yield several
-    finally:
-        several.end()
+    with several_nodes(tmp_path_factory.mktemp("nodes"), settings) as running:
+        yield running
 
 
 def address(nodes: SeveralNodes, node: int) -> tuple[str, int]:

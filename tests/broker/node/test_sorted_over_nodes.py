@@ -14,7 +14,7 @@ from typing import Any, Self
 import pytest
 
 from tests.broker.node.test_http_over_nodes import call, is_served_by_both
-from tests.support.several_nodes import SeveralNodes
+from tests.support.several_nodes import SeveralNodes, several_nodes
 from tests.support.waiting import wait_until
 
 PATIENCE_S = 60.0
@@ -27,13 +27,8 @@ SPAN = 100_000
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralNodes]:
-    place = tmp_path_factory.mktemp("nodes")
-    several = SeveralNodes(place / "data", 2, {"pqbroker.node.silence.ms": "10000"}, place / "log")
-    try:
-        several.start()
-        yield several
-    finally:
-        several.end()
+    with several_nodes(tmp_path_factory.mktemp("nodes"), {"pqbroker.node.silence.ms": "10000"}) as running:
+        yield running
 
 
 def test_rows_of_both_nodes_are_written_looked_up_and_deleted(nodes: SeveralNodes) -> None:
