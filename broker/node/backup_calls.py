@@ -78,7 +78,7 @@ class CopyElsewhere:
 @asynccontextmanager
 async def commits_paused(nodes: "list[AskNode]") -> AsyncIterator[None]:
     """Hold commits of several cells back at these nodes. BackupRefused, also at the end where a node did not hold them
-    back for so long: moments taken meanwhile may have parts of a commit."""
+    back to the end: moments taken meanwhile may have parts of a commit."""
     try:
         for ask in nodes:
             await ask([BackupStep.PAUSE])

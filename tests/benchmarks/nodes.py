@@ -50,7 +50,7 @@ class Compared(NamedTuple):
 
 
 def measure(directory: Path, nodes: int, size: int) -> Measured:
-    """Write `size` bytes to a broker of so many nodes, and read them several times."""
+    """Write `size` bytes to a broker of `nodes` nodes, and read them several times."""
     broker = SeveralNodes(directory / "data", nodes, {}, directory / "log")
     try:
         broker.start()

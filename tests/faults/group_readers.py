@@ -22,7 +22,7 @@ from pqbroker.protocol.records import batches
 from tests.broker.wire import Client
 
 FATES: Final = ("leave", "leave", "die", "freeze")
-"""What befalls a member, as often as it stands here."""
+"""Fates of members, one of which is drawn at random."""
 FEWEST_EPOCHS: Final = 3
 FEW: Final = 100
 """Records."""

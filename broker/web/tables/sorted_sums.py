@@ -48,7 +48,7 @@ def placed(
     if len(leaders.nodes) == 1:
         return list(shown)
     rows = {node: _by_id(node, tablets) for node, tablets in told.items()}
-    nodes, own = nodes_of(call, table, [tablet["index"] for tablet in shown]), leaders.nodes.index(leaders.own) + 1
+    nodes, own = nodes_of(call, table, [tablet["index"] for tablet in shown]), leaders.number
     found: list[dict[str, Any]] = []
     for tablet in shown:
         node = nodes.get(tablet["index"], own)

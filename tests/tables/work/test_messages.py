@@ -47,7 +47,7 @@ def test_a_receive_that_is_cancelled_loses_nothing() -> None:
 
 
 class ShortOfRoom:
-    """A socket whose first call takes only so many bytes."""
+    """A socket whose first call takes a part of the bytes."""
 
     def __init__(self, room: int) -> None:
         self.room = room
