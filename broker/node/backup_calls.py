@@ -211,7 +211,7 @@ class BackupCalls:
 
 
 async def _advance(goal: BackupStep, copying: _Copying) -> None:
-    """Have a copy come to a step; return when it is there, has ended, or after a while."""
+    """Have a copy come to a step; return when it has come to it, has ended, or after a while."""
     steps, task = copying.steps, copying.task
     if goal in (BackupStep.TAKEN, BackupStep.ENDED):
         steps.may_take.set()

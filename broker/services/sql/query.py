@@ -361,16 +361,15 @@ def check_files(files: Mapping[str, bytes], settings: BrokerSettings) -> None:
 
 def _snapshot_of(topic: Topic, partitions: Sequence[PartitionSnapshot], settings: BrokerSettings) -> dict[str, Any]:
     """Return where the partitions of a topic start and end, and the columns of its schema, where it has one."""
-    bounds, revisions, unmounted = list[tuple[int, int]](), list[str](), list[int]()
-    for number, one in enumerate(sorted(partitions)):
-        if one.partition != number:
-            raise not_leader()  # a cell moved
+    numbers, bounds, revisions, unmounted = list[int](), list[tuple[int, int]](), list[str](), list[int]()
+    for one in sorted(partitions):
+        numbers.append(one.partition)
         bounds.append((one.start_offset, one.end_offset))
         revisions.append(one.revision)
         if one.is_unmounted:
-            unmounted.append(number)
-    if len(bounds) != len(topic.partitions):
-        raise not_leader()  # it grew meanwhile
+            unmounted.append(one.partition)
+    if numbers != list(range(len(topic.partitions))):
+        raise not_leader()  # it grew meanwhile, or a cell moved
     columns, formats = schema_of(topic) or (None, {})
     return {
         "id": topic.record.topic_id.hex(), "bounds": bounds, "columns": columns, "formats": formats,
