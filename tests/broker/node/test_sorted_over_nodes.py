@@ -211,7 +211,7 @@ def test_rows_that_were_acknowledged_outlive_the_node_that_has_them(nodes: Sever
     for key in kept:
         kept[key] = f"new {key}"
         wait_until(partial(is_written, nodes, "kept", key, kept[key]), "the row is written", PATIENCE_S)  # a cell moves
-    assert are_read(nodes, "kept", kept)
+    wait_until(partial(are_read, nodes, "kept", kept), "the new rows are served", PATIENCE_S)
 
 
 def test_rows_that_are_written_amid_moves_and_kills_are_kept(nodes: SeveralNodes) -> None:

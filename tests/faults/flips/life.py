@@ -93,11 +93,14 @@ def _cut(data: Path, directory: Path, killed: Left, story: Story, source: random
     """Write more, which counts as not acknowledged: the last round of each cell is torn, of one so that it shows."""
     begun: list[tuple[Path, RoundBytes]] = []
     kept = directory.with_name("kept")
-    while not any(_of_payload(directory, span) for _, span in begun) or _has_lost_segments(directory, kept):
+    flushed: set[Path] = set()
+    while not any(_of_payload(directory, span) for _, span in begun) or flushed or _has_lost_segments(directory, kept):
+        before = _index_files(data)
         _keep_segments(data, kept)
         story.write(is_transacting=False)  # no cell forgets a decision that another one has carried out
         copy_alive(data, directory)
         begun = [(cell, last) for cell, last in _last_spans(directory).items() if last not in killed.lasts]
+        flushed = _index_files(directory) - before  # an index may have the last round, since that was synced
     for file in kept.rglob("*.segment"):
         if not (again := directory / file.relative_to(kept)).exists():
             shutil.copy(file, again)  # it went once a round was synced that is torn here
@@ -109,6 +112,10 @@ def _cut(data: Path, directory: Path, killed: Left, story: Story, source: random
         for end_file in cell.glob("index-*/commits/*.end"):
             end_file.unlink()  # it may have said that the round was synced, which this one was not
     return Left(directory, CUT, killed.owed, killed.lasts)
+
+
+def _index_files(directory: Path) -> set[Path]:
+    return {file.relative_to(directory) for file in directory.rglob("index-*/*.sst")}
 
 
 def _keep_segments(data: Path, kept: Path) -> None:
