@@ -39,7 +39,7 @@ from pqbroker.storage.quarantine import Quarantined
 from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.scheme import Scheme
 from pqbroker.storage.tablets.scheme_state import Resharded, TopicRecord
-from pqbroker.storage.tablets.tablet import TabletStorage
+from pqbroker.storage.tablets.tablet import TabletRecord, TabletStorage
 
 GLUED_BYTES = 1 << 20
 """Bytes of rows in one commit, about."""
@@ -66,6 +66,16 @@ class Glue(NamedTuple):
     stay in the topic."""
 
 
+class _Sources(NamedTuple):
+    """Tablets that are glued, as they were found: those of the table may be others when they are read."""
+
+    kept: TabletRecord
+    """Of the survivor."""
+    first: PqTablet
+    rows: Sequence[PartitionServer]
+    """Rows of the survivor, then of the removed ones."""
+
+
 class TabletGluing:
     """Gluing of tablets in one opening of the node's cells."""
 
@@ -86,10 +96,11 @@ class TabletGluing:
         home = self._open(record, glue.survivor)
         self._check_held(record, glue)
         _check_no_transaction(topic, glue)
+        sources = _sources(topic, glue, home)
         (tablet_id,) = await self._scheme.reserve_tablets(1)
         try:
             async with home.cell.scheme_mark.ahead():
-                await self._make(topic, glue, tablet_id, home)
+                await self._make(topic, glue, sources, tablet_id, home)
                 return await self._topics.reshard(record.name, lambda known: change(known, tablet_id))
         except (BlobCorrupt, BlobMissing, KafkaError) as damage:
             home.reclaim([tablet_id])
@@ -101,15 +112,16 @@ class TabletGluing:
                 home.reclaim([tablet_id])
             raise
 
-    async def _make(self, topic: Topic, glue: Glue, tablet_id: TabletId, home: TabletHost) -> None:
+    async def _make(
+        self, topic: Topic, glue: Glue, sources: _Sources, tablet_id: TabletId, home: TabletHost
+    ) -> None:
         """The new tablet, whole and closed."""
-        first = topic.record.tablets[glue.survivor]
-        kept = home.cell.tablets()[first]
+        kept = sources.kept
         owner = glue.topic_id or topic.record.topic_id
         await home.cell.create_tablets([(tablet_id, kept.type, owner.hex())], kept.generation + 1)
         storage = home.cell.storage(tablet_id)
         if glue.topic_id is None:
-            await _copy(topic.tablets[first], storage)
+            await _copy(sources.first, storage)
         settings = _settings(topic, glue)
         made = PqTablet(topic.record.name, [glue.survivor], settings, self._topics.share, _nothing_changes)
         await made.start(storage)
@@ -117,11 +129,11 @@ class TabletGluing:
             server = made.partitions[glue.survivor]
             server.check_readable()
             is_whole = glue.topic_id is not None
-            for index in (glue.survivor, *glue.removed) if is_whole else glue.removed:
-                await _append(topic.partitions[index], server, self._topics.share.clock, with_trimmed=is_whole)
+            for rows in sources.rows if is_whole else sources.rows[1:]:
+                await _append(rows, server, self._topics.share.clock, with_trimmed=is_whole)
             await server.flush()
-            for index in () if is_whole else glue.removed:
-                await _copy_outcomes(topic.partitions[index], server)
+            for rows in () if is_whole else sources.rows[1:]:
+                await _copy_outcomes(rows, server)
         finally:
             await made.stop()
 
@@ -139,6 +151,12 @@ class TabletGluing:
         if host is None or host.cell.lost.done():
             raise BundleRefused(f"cell {cell} is not open")
         return host
+
+
+def _sources(topic: Topic, glue: Glue, home: TabletHost) -> _Sources:
+    first = topic.record.tablets[glue.survivor]
+    rows = [topic.partitions[index] for index in (glue.survivor, *glue.removed)]
+    return _Sources(home.cell.tablets()[first], topic.tablets[first], rows)
 
 
 def _check_no_transaction(topic: Topic, glue: Glue) -> None:

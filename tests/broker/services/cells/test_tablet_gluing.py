@@ -17,6 +17,7 @@ from pqbroker.storage.ids import SYSTEM_CELL, TabletId
 from pqbroker.storage.kv.tablet_copy import TabletCopy
 from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
 from pqbroker.storage.tablets.scheme_state import Resharded, TableRecord, TopicRecord
+from pqbroker.storage.tablets.scheme_topics import TopicUnknown
 from pqbroker.storage.unreadable import StoredUnreadable
 from tests.broker.services.cells.memory_cells import CONFIG, ONE, TWO, MemoryCells, memory_cells
 from tests.pq.rig import KIB, START_MS, batch, query, table_that_keeps_facts, values_of, write
@@ -37,14 +38,20 @@ class Bench(MemoryCells):
         await gluing.reshard(self.topic, Glue(0, [1]), self._resharded)
 
     def _resharded(self, record: TopicRecord, tablet_id: TabletId) -> Resharded:
+        if record.partitions < 2:
+            raise BundleRefused("there is one tablet")
         self.made = tablet_id
+        return self.without_the_second(record)._replace(replaced={0: tablet_id})
+
+    def without_the_second(self, record: TopicRecord) -> Resharded:
+        """Return the table with its first tablet alone."""
         assert record.table is not None
         table = record.table
         glued = replace(
             table, states=table.states[:1], first_rows=table.first_rows[:1],
             mounted=table.mounted.rearranged([0], table.attributes),
         )  # fmt: skip
-        return Resharded(replace(record, table=glued), [0], {0: tablet_id})
+        return Resharded(replace(record, table=glued), [0])
 
     async def timestamps(self) -> list[int]:
         """Of every record."""
@@ -143,6 +150,29 @@ async def test_an_unreadable_tablet_is_not_glued_and_no_copy_is_left(bench: Benc
     await bench.host(ONE).reclaimed()
     assert set(bench.host(ONE).cell.tablets()) == before
     assert len(bench.topic.partitions) == 2
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_tablets_that_go_meanwhile_refuse_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, is_deleted: bool
+) -> None:
+    scheme, topics = bench.opened.scheme, bench.opened.topics
+    reserve, before = scheme.reserve_tablets, set(bench.host(ONE).cell.tablets())
+
+    async def after_another_change(count: int) -> list[TabletId]:
+        if is_deleted:
+            await topics.delete("t")
+        else:
+            await topics.reshard("t", lambda record: bench.without_the_second(record))
+        return await reserve(count)
+
+    monkeypatch.setattr(scheme, "reserve_tablets", after_another_change)
+    with pytest.raises(TopicUnknown if is_deleted else BundleRefused):
+        await bench.glue()
+    await bench.host(ONE).reclaimed()
+    assert set(bench.host(ONE).cell.tablets()) <= before
+    if not is_deleted:
+        assert await bench.values() == ROWS[:2]
 
 
 async def test_a_blob_that_goes_while_its_tablet_is_copied_is_copied_in_its_later_form(
