@@ -159,7 +159,7 @@ async def test_tablets_that_go_meanwhile_refuse_it(
     scheme, topics = bench.opened.scheme, bench.opened.topics
     reserve, before = scheme.reserve_tablets, set(bench.host(ONE).cell.tablets())
 
-    async def after_another_change(count: int) -> list[TabletId]:
+    async def after_another_change(count: int) -> tuple[TabletId, ...]:
         if is_deleted:
             await topics.delete("t")
         else:
