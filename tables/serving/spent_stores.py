@@ -1,4 +1,7 @@
-"""Stores that were flushed: their memory is freed in slices of a turn of the loop, once the last reader has let go."""
+"""Stores that were flushed: their memory is freed in slices of a turn of the loop, once the last reader has let go.
+
+Who adds rows to a store frees as many: writes may come faster than turns would free their rows later.
+"""
 
 import asyncio
 import weakref
@@ -17,7 +20,10 @@ class SpentStores:
     def __init__(self) -> None:
         self._read: list[tuple[weakref.ref[RowStore], SpentRows]] = []
         """Stores that somebody may read, and their rows."""
-        self._unread: list[SpentRows] = []
+        self.unread: list[SpentRows] = []
+        """Rows that nobody reads any more, and that are not freed yet; the oldest first."""
+        self._is_freeing = False
+        """True while a turn of the loop will free some."""
 
     def add(self, store: "RowStore") -> None:
         """Take a store that its tablet gives up: lookups under way may read it."""
@@ -26,18 +32,24 @@ class SpentStores:
     def look(self) -> None:
         """Free from now on what nobody reads any more."""
         before, self._read = self._read, []
-        is_busy = bool(self._unread)
         for store, rows in before:
             if store() is None:
-                self._unread.append(rows)
+                self.unread.append(rows)
             else:
                 self._read.append((store, rows))
-        if self._unread and not is_busy:
+        if self.unread and not self._is_freeing:
+            self._is_freeing = True
             self._free()
+
+    def drop(self, rows: int) -> None:
+        """Free at most this many rows; there are some."""
+        if not self.unread[0].drop(rows):
+            del self.unread[0]
 
     def _free(self) -> None:
         """Free some rows, and others in another turn."""
-        if not self._unread[-1].drop(ROWS_FREED_AT_ONCE):
-            self._unread.pop()
-        if self._unread:
+        if self.unread:
+            self.drop(ROWS_FREED_AT_ONCE)
+        self._is_freeing = bool(self.unread)
+        if self._is_freeing:
             asyncio.get_running_loop().call_soon(self._free)

@@ -440,10 +440,13 @@ class SortedTablet:
     def apply(self, planned: Any) -> Iterator[int]:
         """Apply rows as `WriteTarget` does; where the tablet was lost meanwhile, to a store that nobody reads."""
         store: RowStore = planned.store
+        spent = self.share.spent
         for timestamp, rows in planned.writes:
             stamp = TIMESTAMP.pack(timestamp)
             for begin in range(0, len(rows), ROWS_OF_TURN):
                 some = rows if len(rows) <= ROWS_OF_TURN else rows[begin : begin + ROWS_OF_TURN]
+                if spent.unread:
+                    spent.drop(len(some))
                 store.apply(((row.key, stamp + row.body) for row in some), timestamp, timestamp)
                 yield len(some)
 

@@ -112,9 +112,7 @@ class TabletGluing:
                 home.reclaim([tablet_id])
             raise
 
-    async def _make(
-        self, topic: Topic, glue: Glue, sources: _Sources, tablet_id: TabletId, home: TabletHost
-    ) -> None:
+    async def _make(self, topic: Topic, glue: Glue, sources: _Sources, tablet_id: TabletId, home: TabletHost) -> None:
         """The new tablet, whole and closed."""
         kept = sources.kept
         owner = glue.topic_id or topic.record.topic_id

@@ -5,6 +5,7 @@ import gc
 
 from pqbroker.tables.serving.spent_stores import ROWS_FREED_AT_ONCE, SpentStores
 from pqbroker.tables.sorted.store import RowStore
+from tests.tables.serving.commit_bench import CommitBench, on_bench
 
 TURNS = 3
 ROWS = TURNS * ROWS_FREED_AT_ONCE
@@ -62,3 +63,26 @@ async def test_several_stores_are_freed_one_behind_the_other() -> None:
         turns += 1
         await asyncio.sleep(0)
     assert turns == 2 * TURNS - 1
+
+
+async def test_who_adds_rows_frees_as_many_and_no_turn_frees_twice() -> None:
+    spent = SpentStores()
+    spent.add(watched())
+    gc.collect()
+    spent.look()
+    spent.drop(ROWS - ROWS_FREED_AT_ONCE)
+    assert (Watched.taken, spent.unread) == (ROWS, [])
+    spent.add(watched())
+    gc.collect()
+    spent.look()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert Watched.taken == 2 * ROWS_FREED_AT_ONCE
+
+
+@on_bench
+async def test_a_tablet_frees_as_many_rows_as_it_takes(bench: CommitBench) -> None:
+    spent = bench.tablets[0].share.spent
+    spent.unread.append(watched().spent_rows())
+    await bench.write(0, {1: 10, 2: 20})
+    assert Watched.taken == 2
