@@ -48,10 +48,10 @@ export function Messages({ topic, partitions }) {
       ["partition", (record) => record.partition, "number"],
       ["offset", (record) => html`<button class="plain" aria-expanded=${place(record) === open} title="Show the whole record"
         onClick=${() => setOpen(place(record) === open ? null : place(record))}>${count(record.offset)}</button>`, "number"],
-      ["time", (record) => moment(record.timestamp), "time"],
+      ["time", (record) => moment(record.timestamp), "time spare"],
       ["key", (record) => html`<${Content} content=${shownContent(record, "key")} />`, "text"],
       ["value", (record) => html`<${Content} content=${shownContent(record, "value")} />`, "text"],
-      ["headers", (record) => record.headers.map((header) => html`<div><span class="tag">${header.key}</span> <${Content} content=${header.value} /></div>`), "text"],
+      ["headers", (record) => record.headers.map((header) => html`<div><span class="tag">${header.key}</span> <${Content} content=${header.value} /></div>`), "text spare"],
     ]} />`;
 }
 

@@ -13,7 +13,7 @@ export function Settings() {
     <${Trouble} problem=${problem} />
     ${data && html`<${Table} keyOf=${(one) => one.name} rows=${data.settings} empty="All settings have their defaults." columns=${[
       ["name", (one) => html`<code>${one.name}</code>`, "name"], ["value", (one) => html`<b class=${one.source === "DEFAULT" ? "dim" : ""}>${one.value}</b>`, "text"],
-      ["default", (one) => html`<span class="dim">${one.default}</span>`, "text"], ["set by", (one) => html`<span class="dim">${one.source.toLowerCase().replaceAll("_", " ")}</span>`],
-      ["what it does", (one) => html`<span class=${one.effective ? "" : "dim"}>${one.documentation}</span>`, "text"],
+      ["default", (one) => html`<span class="dim">${one.default}</span>`, "text spare"], ["set by", (one) => html`<span class="dim">${one.source.toLowerCase().replaceAll("_", " ")}</span>`, "spare"],
+      ["what it does", (one) => html`<span class=${one.effective ? "" : "dim"}>${one.documentation}</span>`, "prose"],
     ]} /><${Pager} trail=${trail} next=${data.next} go=${setTrail} />`}`;
 }
