@@ -316,10 +316,11 @@ class SortedTables:
                 await stack.enter_async_context(self.changes)
                 await filling.check()
                 check_record(table, plan, before)
-                wanted = resharded(before, plan, tablets, homes)
-                _, tombstone = await self._records.reshard(before.table_id, lambda _: wanted)
+                record, tombstone = await self._records.reshard(
+                    before.table_id, lambda known: resharded(known, plan, tablets, homes)
+                )  # tablets may have moved while rows were copied, and attributes may have been set
                 is_named = True
-                await self._replace_tablets(table, wanted, tombstone)
+                await self._replace_tablets(table, record, tombstone)
         except ShardLost:
             raise  # the scheme may name them: the next opening of their cells removes those that it does not
         except BaseException:

@@ -106,6 +106,33 @@ async def test_tablets_whose_range_stays_are_kept(web: Web) -> None:
     await check_rows(web, first)
 
 
+async def test_what_changes_while_rows_are_copied_stays_changed(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tablet whose range stays moves to another cell, one beside them is frozen, and an attribute is set."""
+    assert (await web.ask("POST", "/v1/cells", {"bundle": "default"}))[0] == 201
+    first, fill = await filled(web, pivot_keys=[[], ["b"], ["c"]]), resharding.FillingHere.fill
+
+    async def amid_changes(filling: resharding.FillingHere, *where: Any) -> None:
+        await fill(filling, *where)
+        first, second = ({"first_tablet_index": index, "last_tablet_index": index} for index in (0, 1))
+        for method, path, body in (
+            ("POST", "/mount", {**second, "cell_id": "1", "freeze": True}), ("POST", "/unmount", second),
+            ("POST", "/mount", {**first, "freeze": True}), ("PATCH", "", {"attributes": {"max_data_versions": 7}}),
+        ):  # fmt: skip
+            status, answer = await web.ask(method, f"{PATH}{path}", body)
+            assert status == 200, answer
+
+    monkeypatch.setattr(resharding.FillingHere, "fill", amid_changes)
+    await reshard(web, pivot_keys=[["b"], ["c"], ["d"]], first_tablet_index=1, last_tablet_index=2)
+    record = web.node.server.node.cell.current.sorted_tables.tables["shop.stock"].record
+    assert [record.cell_of(index) for index in range(4)][:2] == [0, 1]
+    assert record.states == ("frozen", *["unmounted"] * 3)
+    assert record.attributes["max_data_versions"] == 7
+    await web.ask("POST", f"{PATH}/unmount", {})
+    await check_rows(web, first)
+    await reopen(web)
+    await check_rows(web, first)
+
+
 async def test_a_number_of_tablets_takes_pivots_from_samples(web: Web) -> None:
     first = await filled(web)
     answer = await reshard(web, tablet_count=4)
