@@ -87,6 +87,7 @@ def plan_reshard(table: SortedTable, first: int, last: int, pivots: Sequence[byt
         raise TableError("INVALID_PIVOTS", text, "Give pivots within the range, or reshard more tablets.")
     for index in range(first, last + 1):
         _check_closed(table, index)
+    _check_none_moves(table)
     copied = rewritten = 0
     ranges = _ranges(pivots, end)
     for index in range(first, last + 1):
@@ -331,6 +332,7 @@ def check_record(table: SortedTable, plan: ReshardPlan, before: SortedTableRecor
     for index in range(plan.first, plan.last + 1):
         if table.state_of(index) is not MountState.UNMOUNTED:
             raise _changed(record.name)
+    _check_none_moves(table)
 
 
 def check_unchanged(
@@ -359,6 +361,14 @@ def new_count(table: SortedTable, plan: ReshardPlan) -> int:
     record = table.record
     kept = _kept(record, plan)
     return sum(within not in kept for within in _ranges(plan.pivots, _end(record, plan.last)))
+
+
+def _check_none_moves(table: SortedTable) -> None:
+    """Check that no tablet is on its way to a mount state: a reshard may give it another number."""
+    if table.moving:
+        index = min(table.moving)
+        text = f"tablet {index} is {table.state_of(index).value}, and reshard may give it another number"
+        raise TableError("WRONG_STATE", text, "Give the command again when it is there.")
 
 
 def _check_closed(table: SortedTable, index: int) -> None:

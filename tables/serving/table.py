@@ -28,7 +28,9 @@ class SortedTable:
         self.record = record
         self._share = share
         self.moving: dict[int, Moving] = {}
-        """Tablets that change their mount state."""
+        """Tablets that change their mount state, by their numbers: none while a reshard gives them others."""
+        self.is_renumbered = False
+        """True while a reshard names other tablets: no mount state begins to change."""
         self.tablets = [SortedTablet(self._config(index), share) for index in range(len(record.tablets))]
         for tablet, state in zip(self.tablets, record.states, strict=True):
             tablet.is_mounted = state != MountState.UNMOUNTED.value

@@ -316,6 +316,7 @@ class SortedTables:
                 await stack.enter_async_context(self.changes)
                 await filling.check()
                 check_record(table, plan, before)
+                stack.enter_context(_renumbered(table))
                 record, tombstone = await self._records.reshard(
                     before.table_id, lambda known: resharded(known, plan, tablets, homes)
                 )  # tablets may have moved while rows were copied, and attributes may have been set
@@ -410,6 +411,16 @@ class SortedTables:
             wanted = [item for record in known for item in _wanted(record, cell)]
             if wanted:
                 await host.cell.create_tablets(wanted)
+
+
+@contextmanager
+def _renumbered(table: "SortedTable") -> Iterator[None]:
+    """No tablet of a table begins to change its mount state meanwhile."""
+    table.is_renumbered = True
+    try:
+        yield
+    finally:
+        table.is_renumbered = False
 
 
 def feeds_of(record: SortedTableRecord) -> set[str]:

@@ -21,10 +21,11 @@ from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.mounting import MountChange, cell_wanted
 from pqbroker.pq.serving.topic import Moving
 from pqbroker.storage.bundles.bundle import BundleRefused
-from pqbroker.storage.ids import CellId
+from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.tablets.scheme_tables import SortedTableRecord
 from pqbroker.storage.uninterrupted import uninterrupted
 from pqbroker.tables.mount import ENDS, FLUSHING, MountState, next_state
+from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.table import SortedTable
 
@@ -46,6 +47,9 @@ async def change_sorted_state(
     record = table.record
     indexes = change.tablets.among(record.name, len(record.tablets))
     cell = cell_wanted(caller.node.cell.current.hive, record.bundle, change.cell)
+    if table.is_renumbered:
+        text = f"{table_path(record.name)} is being resharded: its tablets get other numbers"
+        raise TableError("WRONG_STATE", text, "List its tablets, and give the command again.")
     present = table.states
     targets = {index: next_state(index, present[index], change.command) for index in indexes}
     begun = {index: state for index, state in targets.items() if state is not present[index]}
@@ -75,10 +79,11 @@ class _StateChange:
 
 async def _reach(caller: TablesCaller, table: SortedTable, way: _StateChange) -> None:
     begun, tables = way.begun, caller.node.cell.current.sorted_tables
+    tablets = [table.tablets[index] for index in begun]
     away: Mapping[int, Sequence[int]] = {}
     try:
-        for index in way.to_cell:
-            await _live_in(caller, table, index, way.cell)
+        for tablet_id in [table.record.tablets[index] for index in way.to_cell]:  # a reshard may renumber them
+            await _live_in(caller, table, tablet_id, way.cell)
         away = tablets_away(caller, table, begun)
         if not _MOUNTS.isdisjoint(begun.values()):
             await ready_for_mount(caller, table.record)
@@ -95,8 +100,8 @@ async def _reach(caller: TablesCaller, table: SortedTable, way: _StateChange) ->
             _follow(table, index)
         await settle_away(caller, table, away)
         way.end.set_result(None)
-    for index in begun:
-        await table.tablets[index].mounted()
+    for tablet in tablets:
+        await tablet.mounted()
     caller.node.cell.current.sorted_tables.background.look_soon()
 
 
@@ -120,12 +125,12 @@ def _follow(table: SortedTable, index: int) -> None:
         table.tablets[index].mount()
 
 
-async def _live_in(caller: TablesCaller, table: SortedTable, index: int, cell: CellId | None) -> None:
+async def _live_in(caller: TablesCaller, table: SortedTable, tablet_id: TabletId, cell: CellId | None) -> None:
     assert cell is not None
     try:
         opened = caller.node.cell.current
         owner = opened.sorted_tables.owner_of(table)
-        await opened.others.move_tablet(owner, table.record.tablets[index], cell)
+        await opened.others.move_tablet(owner, tablet_id, cell)
     except BundleRefused as refusal:
         raise TableError("CANNOT_MOVE", str(refusal), "GET /v1/cells shows which cells are open.") from None
 

@@ -99,10 +99,11 @@ async def _reach(caller: TablesCaller, topic: Topic, way: _Way) -> None:
         for index, cell in way.cells.items():
             await _live_in(caller, topic, before.tablets[index], cell)
         if begun:
+            partitions = list(topic.partitions)  # a reshard may renumber them
             flushed = [] if way.is_forced else [index for index, state in begun.items() if state in FLUSHING]
             for start in range(0, len(flushed), _FLUSHED_AT_ONCE):
                 some = flushed[start : start + _FLUSHED_AT_ONCE]
-                await asyncio.gather(*(topic.partitions[index].flush() for index in some))
+                await asyncio.gather(*(partitions[index].flush() for index in some))
             await topics.change(topic.record.name, lambda record: _arrived(record, before, topic, begun))
     finally:
         for index, state in begun.items():

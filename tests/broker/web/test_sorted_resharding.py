@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from pqbroker.broker.services.sorted_tables import mounting
 from pqbroker.storage.ids import CellId
 from pqbroker.storage.tablets.tablet import TabletType
 from pqbroker.tables.serving import resharding
@@ -130,6 +131,39 @@ async def test_what_changes_while_rows_are_copied_stays_changed(web: Web, monkey
     await web.ask("POST", f"{PATH}/unmount", {})
     await check_rows(web, first)
     await reopen(web)
+    await check_rows(web, first)
+
+
+async def test_no_tablet_changes_its_state_while_it_gets_another_number(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await filled(web, pivot_keys=[[], ["b"], ["c"]])
+    table = web.node.server.node.cell.current.sorted_tables.tables["shop.stock"]
+    others, third = {"first_tablet_index": 0, "last_tablet_index": 1}, {"first_tablet_index": 2, "last_tablet_index": 2}
+    told, resharded = list[Any](), resharding.resharded
+
+    async def amid_mount(*_: Any) -> None:
+        told.append(await web.refusal("POST", f"{PATH}/reshard", {"pivot_keys": [[]], **others}))
+
+    async def amid_reshard() -> None:
+        table.is_renumbered = True
+        told.append(await web.refusal("POST", f"{PATH}/mount", third))
+        table.is_renumbered = False
+
+    def noted(*given: Any) -> Any:
+        told.append(table.is_renumbered)
+        return resharded(*given)
+
+    monkeypatch.setattr(mounting, "ready_for_mount", amid_mount)
+    monkeypatch.setattr(resharding, "resharded", noted)
+    await web.ask("POST", f"{PATH}/mount", third)
+    await web.ask("POST", f"{PATH}/unmount", third)
+    await amid_reshard()
+    assert [each[:2] for each in told] == [(409, "WRONG_STATE")] * 2
+    assert "mounting, and reshard may give it another number" in told[0][2]
+    await reshard(web, pivot_keys=[[]], **others)
+    assert (told[2:], table.is_renumbered) == ([True], False)
+    monkeypatch.undo()
     await check_rows(web, first)
 
 
