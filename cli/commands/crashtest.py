@@ -139,7 +139,7 @@ def _run(directory: Path, seed: int, minutes: float) -> Verdict:
 def _kill_and_verify(node: BrokerProcess, seed: int, duration_s: float) -> Verdict:
     from pqbroker.cli.crashtest.load import AsyncLoad, read_logs
 
-    begin, calls = time.monotonic(), HttpCalls(lambda: node.http)
+    calls = HttpCalls(lambda: node.http)
     transfers = TransferLoad(calls, seed) if make_tables(calls) else None
 
     def start() -> None:
@@ -153,10 +153,11 @@ def _kill_and_verify(node: BrokerProcess, seed: int, duration_s: float) -> Verdi
             passed = time.monotonic() - begin
             shown.what = f"{kills} kills, seconds under load"
             shown.reach(min(round(passed), round(duration_s)))
-            return passed < duration_s
+            return passed < duration_s or not kills
 
         group = GroupLoad(node.kafka, TOPIC)
         with AsyncLoad(node.kafka, TOPIC, PARTITIONS, seed) as load, group, transfers or nullcontext():
+            begin = time.monotonic()
             kills = crash(
                 node, load, random.Random(seed),
                 goes_on=goes_on, start=start, read_ends=lambda: _read_ends(node.kafka),

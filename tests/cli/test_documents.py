@@ -33,6 +33,7 @@ ON_DISK = frozenset(("how-to.md",))
 RUN = ("sorted-tables.md", "transactions.md", "queues.md", "concepts-log.md", "compacted-topics.md", "how-to.md")
 
 
+@pytest.mark.timeout(600)  # dozens of commands, each a process that starts
 @pytest.mark.parametrize("page", RUN)
 def test_commands_of_the_page_run(page: str, tmp_path: Path) -> None:
     with broker(tmp_path / "data") if page in ON_DISK else memory_broker() as running:

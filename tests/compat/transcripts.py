@@ -153,6 +153,8 @@ def _sorted_rules(lines: list[str]) -> list[str]:
     for line in lines:
         if line.startswith(("Current ACLs", "Adding ACLs", "Deleting")):
             blocks.append([line])
+        elif line.endswith("already exists."):  # comes when the answer does, amid other lines
+            blocks[0].append(line)
         elif not line.startswith("at "):  # a stack that the tool prints
             blocks[-1].append(line)
     return [line for block in sorted([*block[:1], *sorted(block[1:])] for block in blocks) for line in block]

@@ -1,6 +1,7 @@
 """A Python for Spark's workers: its `-m pyspark.daemon` has imported what workers import before it forks them.
 
 Spark forks a worker for each step of a query, and each would import the same again: most of what such a step costs.
+Spark itself would have every process compile PySpark anew: its zip keeps no bytecode, the installed package does.
 """
 
 import runpy
@@ -24,6 +25,7 @@ def main() -> None:
     _, option, module, *arguments = sys.argv
     assert option == "-m", sys.argv
     sys.path.pop(0)  # this directory, in which modules have names of others
+    sys.path[:] = [place for place in sys.path if Path(place).name != "pyspark.zip"]
     if module == _DAEMON:
 
         import pqbroker.pipeline.ordered_tables.source  # noqa: F401 (what workers load)

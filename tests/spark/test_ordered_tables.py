@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import LongType, StringType, StructType
 
 from pqbroker.client import Client, Column
 from pqbroker.pipeline.ordered_tables.columns import SPARK_TYPES
 from pqbroker.tables.types import TIMESTAMP_END, TYPES
-from tests.spark.topics import Topics, by_place, finish
+from tests.spark.topics import SLOW_START, STARTS, Topics, by_place, complete
 from tests.support.drivers.driver import Message
 from tests.support.serving import Served, is_ours
 
@@ -181,7 +182,7 @@ def test_a_stream_reads_each_row_once_and_resumes(
         source = spark.readStream.format("ordered_table").options(http=broker.http, maxRowsPerTrigger="7")
         options = {"checkpointLocation": str(tmp_path / "checkpoint"), "path": str(tmp_path / "rows")}
         sink = source.load(table.name).writeStream.format("parquet").options(**options)
-        finish(sink.trigger(availableNow=True).start())
+        complete(sink.trigger(availableNow=True).start)
         return sorted(row["n"] for row in spark.read.parquet(str(tmp_path / "rows")).collect())
 
     for tablet in range(2):
@@ -203,7 +204,7 @@ def test_a_stream_stops_at_a_table_that_was_created_again(
     def run() -> None:
         source = spark.readStream.format("ordered_table").options(http=broker.http).load(table.name)
         sink = source.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
-        finish(sink.trigger(availableNow=True).start())
+        complete(sink.trigger(availableNow=True).start)
 
     run()
     table.delete()
@@ -225,10 +226,6 @@ def test_what_was_read_is_written_into_another_table(
     assert copy.select() == table.select()
 
 
-SLOW_START = "Python worker failed to connect back"
-"""Spark's own limit of ten seconds for the start of a process, which a busy machine exceeds."""
-STARTS = 4
-
 
 class Copying:
     """A stream from a table of two tablets, of 3 000 and 1 000 rows, into another one; each run tries batch 0 again."""
@@ -247,17 +244,14 @@ class Copying:
         self.write(change(rows.select("n", "text")), **sinks)
 
     def write(self, rows: DataFrame, **options: str) -> None:
-        for tries in range(1, STARTS + 1):
+        sink = rows.writeStream.format("ordered_table").options(http=self._http, **options)
+        sink = sink.option("checkpointLocation", str(self._checkpoint)).trigger(availableNow=True)
+
+        def start() -> StreamingQuery:
             self._try_again()
-            sink = rows.writeStream.format("ordered_table").options(http=self._http, **options)
-            place = str(self._checkpoint)
-            try:
-                finish(sink.option("checkpointLocation", place).trigger(availableNow=True).start(self.copy.name))
-            except Exception as failure:
-                if SLOW_START not in str(failure) or tries == STARTS:
-                    raise
-            else:
-                return
+            return sink.start(self.copy.name)
+
+        complete(start)
 
     def run_in_another_spark(self, master: str) -> None:
         program = [sys.executable, "-m", "tests.spark.other_cores"]

@@ -13,6 +13,7 @@ from pqbroker.client import Client, Column, Table
 from pqbroker.pipeline.ordered_tables.columns import SPARK_TYPES
 from pqbroker.tables.types import TYPES
 from tests.spark.test_ordered_tables import EVERY
+from tests.spark.topics import SLOW_START, STARTS
 from tests.support.serving import Served, is_ours
 
 pytestmark = pytest.mark.skipif(not is_ours(), reason="tables are ours alone")
@@ -90,12 +91,11 @@ def test_rows_are_written_by_key_again_and_in_part(
 
 
 def end_of(stream: DataFrame) -> str:
-    """Return the error that ends a stream at its start. Spark gives the Python process of its source ten seconds to
-    begin; no setting gives it more, and on a loaded machine the process needs more."""
-    for _ in range(5):
+    """Return the error that ends a stream at its start, but for one of a Python process that started too slowly."""
+    for _ in range(STARTS):
         with pytest.raises(StreamingQueryException) as refusal:
             stream.writeStream.format("noop").start().awaitTermination()
-        if "failed to connect back" not in str(refusal.value):
+        if SLOW_START not in str(refusal.value):
             break
     return str(refusal.value)
 
