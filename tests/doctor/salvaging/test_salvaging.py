@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -17,12 +19,23 @@ from pqbroker.storage.disk.directory import read_both
 from pqbroker.storage.disk.mending.salvage_mark import read_mark
 from pqbroker.storage.disk.offline import look_into
 from pqbroker.testing import BrokerFailedError, broker
-from tests.doctor.salvaging.directories import TOPICS, Client, killed
+from tests.doctor.salvaging.directories import TOPICS, Client, Killed, killed
 from tests.faults.power.recording import resident
 from tests.storage.disk.mending.cells import IN_ROWS, damage, flip, rounds
 
 FIRST, SECOND = TOPICS
 HEADER = 20
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> Killed:
+    """A directory of a killed broker, of which each test has a copy."""
+    return killed(tmp_path_factory.mktemp("killed") / "data")
+
+
+@pytest.fixture
+def data(left: Killed, tmp_path: Path) -> Killed:
+    return replace(left, path=Path(shutil.copytree(left.path, tmp_path / "data")))
 
 
 def salvage(path: Path, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
@@ -50,10 +63,7 @@ def perform(path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return shown
 
 
-def test_one_wrong_bit_in_the_middle_of_the_log_costs_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = killed(tmp_path / "data")
+def test_one_wrong_bit_in_the_middle_of_the_log_costs_nothing(data: Killed, capsys: pytest.CaptureFixture[str]) -> None:
     all_rounds = rounds(data.path)
     flip(all_rounds[len(all_rounds) // 2], IN_ROWS)
     shown = perform(data.path, capsys)
@@ -68,9 +78,8 @@ def test_one_wrong_bit_in_the_middle_of_the_log_costs_nothing(
 
 @pytest.mark.parametrize("at", [IN_ROWS, HEADER])
 def test_a_lost_record_between_others_is_unreadable_and_all_else_is_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], at: int
+    data: Killed, capsys: pytest.CaptureFixture[str], at: int
 ) -> None:
-    data = killed(tmp_path / "data")
     damage(data.round_with(b"d0000000000_00000000000000000001_00000_0000000001", last=False), at)
     shown = perform(data.path, capsys)
     assert [where for where, _ in named(shown, "records")] == [f"{FIRST}-0"]
@@ -87,9 +96,8 @@ def test_a_lost_record_between_others_is_unreadable_and_all_else_is_there(
 
 
 def test_a_lost_last_round_moves_offsets_beyond_all_that_it_can_have_given(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Killed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = killed(tmp_path / "data")
     damage(data.round_with(b"d0000000000_00000000000000000003_00000_0000000001"), IN_ROWS)
     damage(rounds(data.path)[-1], IN_ROWS)
     shown = perform(data.path, capsys)
@@ -111,8 +119,7 @@ def test_a_lost_last_round_moves_offsets_beyond_all_that_it_can_have_given(
     assert read_mark(data.path).skipped[f"{SECOND}-0"] == [[3, begins[f"{SECOND}-0"]]]
 
 
-def test_after_a_salvage_no_producer_id_is_given_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = killed(tmp_path / "data")
+def test_after_a_salvage_no_producer_id_is_given_again(data: Killed, capsys: pytest.CaptureFixture[str]) -> None:
     damage(rounds(data.path)[-1], IN_ROWS)
     counters = dict(named(perform(data.path, capsys), "scheme"))
     before = producer_ids(data.path)
@@ -130,9 +137,8 @@ def producer_ids(path: Path) -> set[int]:
 
 
 def test_after_a_salvage_nothing_is_removed_until_it_is_accepted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Killed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = killed(tmp_path / "data")
     damage(rounds(data.path)[-1], IN_ROWS)
     perform(data.path, capsys)
     with broker(data.path) as node:
@@ -152,9 +158,8 @@ def test_after_a_salvage_nothing_is_removed_until_it_is_accepted(
 
 
 def test_a_lost_topic_is_named_by_its_tablets_and_no_id_is_given_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Killed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = killed(tmp_path / "data")
     named_in = [each for each in rounds(data.path) if _changes_scheme(each) and SECOND.encode() in each.content()]
     damage(named_in[0], IN_ROWS)  # a later one may have a record of the topic beside some change of the scheme
     shown = perform(data.path, capsys)
@@ -174,9 +179,8 @@ def _changes_scheme(record: CommitAt) -> bool:
 
 
 def test_records_in_a_torn_payload_of_a_synced_round_are_named_one_partition_at_a_time(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Killed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = killed(tmp_path / "data")
     with broker(data.path) as node:
         client = Client(node.kafka)
         assert client.send(SECOND, b"whole") == 4
@@ -233,10 +237,9 @@ def test_the_steps_of_a_salvage_are_taken_one_at_a_time(
 
 
 def test_keys_of_a_tablet_of_any_kind_that_may_be_older_are_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    data: Killed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cell_plan, "_PLANS", {})
-    data = killed(tmp_path / "data")
     damage(data.round_with(b"d0000000000_00000000000000000001_00000_0000000001", last=False), IN_ROWS)
     found = named(salvage(data.path, capsys), "keys")
     assert found
