@@ -8,6 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pytest
@@ -93,13 +94,7 @@ def test_a_word_is_found_in_any_spelling_and_only_where_it_is_old(name: str) -> 
 
 @pytest.mark.parametrize("old", OLD_NAMES, ids=lambda old: old.word)
 def test_no_identifier_has_an_old_name(old: OldName) -> None:
-    places = {
-        f"{source.path} {name}"
-        for source in product()
-        if not source.path.startswith(DECLARATIONS)
-        for name in _identifiers(source)
-        if old.is_broken_by(source.path, name)
-    }
+    places = {f"{path} {name}" for path, name in _identified() if old.is_broken_by(path, name)}
     assert sorted(places - EXCEPTIONS) == []
 
 
@@ -171,6 +166,13 @@ def test_a_class_name_exists_once_on_a_floor() -> None:
 def _mood_names() -> set[str]:
     assert _MODULES is not None
     return set(re.findall(r"`(\w+)`", _MODULES[1]))
+
+
+@cache
+def _identified() -> frozenset[tuple[str, str]]:
+    """Path and identifier of all that we name ourselves."""
+    own = (source for source in product() if not source.path.startswith(DECLARATIONS))
+    return frozenset((source.path, name) for source in own for name in _identifiers(source))
 
 
 def _identifiers(source: Source) -> Iterator[str]:

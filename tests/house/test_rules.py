@@ -59,6 +59,7 @@ def test_no_comment_leaves_work_for_later() -> None:
     found = [
         f"{source.path}:{line} {comment}"
         for source in sources()
+        if _TO_DO.search(source.text)  # to find where the comments begin takes long
         for line, comment in _comments(source)
         if _TO_DO.search(comment)
     ]
