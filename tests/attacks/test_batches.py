@@ -13,8 +13,6 @@ from tests.broker.conftest import produce_request
 from tests.protocol.test_produced_batches import batch_of
 from tests.support.attacked import TURN_EVER_S_MAX, Caller, attacked
 
-pytestmark = pytest.mark.alone
-
 MIB = 1 << 20
 BOMB_BYTES = 110 * MIB
 

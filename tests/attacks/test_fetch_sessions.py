@@ -1,12 +1,7 @@
 """Fetch sessions that name more partitions than anybody could read."""
 
-
-import pytest
-
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.support.attacked import TURN_EVER_S_MAX, Caller, attacked
-
-pytestmark = pytest.mark.alone
 
 PARTITIONS = 2_000
 FIT = 8

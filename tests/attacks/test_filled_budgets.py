@@ -19,8 +19,6 @@ from tests.broker.conftest import make_batch, produce_request
 from tests.broker.wire import request_frame
 from tests.support.attacked import TURN_EVER_S_MAX, Attacked, Caller, attacked
 
-pytestmark = pytest.mark.alone
-
 MIB = 1 << 20
 CHECKS = 5
 SETTLE_S = 0.5

@@ -1,14 +1,9 @@
 """Members that bring megabytes, and groups of them by the hundred."""
 
-
-import pytest
-
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pqbroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.support.attacked import TURN_EVER_S_MAX, attacked
-
-pytestmark = pytest.mark.alone
 
 MIB = 1 << 20
 ALMOST = MIB - 2000

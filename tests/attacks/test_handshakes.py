@@ -16,8 +16,6 @@ from tests.attacks.test_filled_budgets import repeated
 from tests.attacks.test_shares import ATTACKER, HONEST
 from tests.support.attacked import Attacked, attacked
 
-pytestmark = pytest.mark.alone
-
 IDLE = 1200
 CHECKS = 5
 ATTACKERS = 4
@@ -45,7 +43,7 @@ def check_honest(node: Attacked) -> None:
         with node.connect(source=HONEST) as caller:
             assert caller.ask(MetadataRequest(topics=[]), 12) is not None
         took = time.perf_counter() - started
-        assert took < SERVED_S_MAX, took
+        assert took < SERVED_S_MAX * node.crowding.times, took
 
 
 def check_log_is_short(node: Attacked) -> None:

@@ -1,12 +1,7 @@
 """Connections by the thousand that ask little."""
 
-
-import pytest
-
 from pqbroker.protocol.messages.metadata import MetadataRequest
 from tests.support.attacked import TURN_EVER_S_MAX, attacked
-
-pytestmark = pytest.mark.alone
 
 CONNECTIONS = 800
 EACH_BYTES_MAX = 16 << 10

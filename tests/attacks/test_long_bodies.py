@@ -13,8 +13,6 @@ from pqbroker.broker.web.routing.stream_forms import ARROW_STREAM
 from tests.broker.web.test_arrow_rows import stream
 from tests.support.attacked import TURN_EVER_S_MAX, Attacked, attacked
 
-pytestmark = pytest.mark.alone
-
 MIB = 1 << 20
 BODY_BYTES = 2 * MIB
 LINES = "application/x-ndjson"

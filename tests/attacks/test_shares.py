@@ -23,8 +23,6 @@ from pqbroker.protocol.messages.offset_commit import (
 from tests.broker.conftest import make_batch, produce_request
 from tests.support.attacked import TURN_EVER_S_MAX, Attacked, Caller, attacked
 
-pytestmark = pytest.mark.alone
-
 TOPIC = "shared"
 ATTACKER = "127.0.0.2"
 HONEST = "127.0.0.3"
@@ -43,7 +41,8 @@ LARGE_BYTES = 900_000
 
 
 class Honest:
-    """A client at an address of its own; each of its calls takes at most a second, the first one too."""
+    """A client at an address of its own; each of its calls takes at most a second, the first one too, on a machine that
+    does nothing else."""
 
     def __init__(self, node: Attacked) -> None:
         self._node = node
@@ -75,7 +74,8 @@ class Honest:
         started = time.perf_counter()
         yield
         took_s = time.perf_counter() - started
-        assert took_s < self.answer_s_max, f"{what} took {took_s:.2f} s"
+        times = self._node.crowding.times
+        assert took_s < self.answer_s_max * times, f"{what} took {took_s:.2f} s, where all takes {times:.1f} times"
 
 
 def unread(node: Attacked, source: str) -> Caller:

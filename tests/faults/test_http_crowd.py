@@ -90,7 +90,6 @@ def files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("kind", KINDS)
 def test_health_answers_whatever_a_crowd_does(files: None, kind: type[Silent]) -> None:
     with broker(MEMORY) as running:
