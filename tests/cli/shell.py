@@ -1,9 +1,11 @@
 """A user's shell: commands in this process, which is quick, or in one of their own, where signals and pipes matter."""
 
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +54,21 @@ class Shell:
         captured = self._capsys.readouterr()
         assert "Traceback" not in captured.err
         return Said(status, captured.out, captured.err)
+
+
+def run_here(*arguments: str) -> Said:
+    """Run a command in this process, for what outlives a test: there is no `capsys` for it."""
+    output, errors = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
+    with redirect_stdout(output), redirect_stderr(errors):
+        status = main(arguments)
+    said = Said(status, _written(output), _written(errors))
+    assert "Traceback" not in said.errors
+    return said
+
+
+def _written(text: io.TextIOWrapper) -> str:
+    text.seek(0)
+    return text.read()
 
 
 def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:

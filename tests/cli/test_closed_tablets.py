@@ -13,7 +13,7 @@ import pytest
 
 from pqbroker.cli.records.paced_consumer import UNSERVED_PAUSE_S
 from pqbroker.testing import Broker, memory_broker
-from tests.cli.shell import TIMEOUT_S, Said, Shell, run, start
+from tests.cli.shell import TIMEOUT_S, Said, Shell, run, run_here, start
 
 ROWS = [f'--row={{"id": {number}, "$tablet_index": {number % 2}}}' for number in range(6)]
 QUICK_S = 15.0
@@ -51,14 +51,14 @@ def tables(running: Broker) -> dict[str, str]:
     made: dict[str, str] = {}
 
     def web(*arguments: str) -> None:
-        said = run(*arguments, "--http", running.http)
+        said = run_here(*arguments, "--http", running.http)
         assert said.status == 0, said.errors
 
     for state in (FROZEN, UNMOUNTED):
         name = made[state] = f"closed.{state}"
         web("table", "create", f"//closed/{state}", *COLUMNS, "--tablets", "2")
         web("table", "insert", name, *ROWS)
-        said = run("consume", name, "--group", "g", "--broker", running.kafka)
+        said = run_here("consume", name, "--group", "g", "--broker", running.kafka)
         assert len(said.output.splitlines()) == 6, said
     web("table", "freeze", made[FROZEN], "--first", "1", "--last", "1")
     web("table", "unmount", made[UNMOUNTED], "--first", "1", "--last", "1")
@@ -184,10 +184,10 @@ def table(running: Broker, request: pytest.FixtureRequest) -> Iterator[str]:
         ("create", f"//one/{request.param}", *COLUMNS, "--tablets", "2"), ("insert", name, *ROWS),
         ("unmount" if request.param == UNMOUNTED else "freeze", name, "--first", "1", "--last", "1"),
     ):  # fmt: skip
-        said = run("table", *command, "--http", running.http)
+        said = run_here("table", *command, "--http", running.http)
         assert said.status == 0, said.errors
     yield name
-    run("topic", "delete", name, "--yes", "--broker", running.kafka)
+    run_here("topic", "delete", name, "--yes", "--broker", running.kafka)
 
 
 @pytest.mark.parametrize("state", [UNMOUNTED, FROZEN])
@@ -204,7 +204,7 @@ def test_producing_to_a_closed_tablet_names_the_verb(
 def test_producing_to_the_other_tablet_works_until_all_are_unmounted(running: Broker, table: str) -> None:
     said = write(table, running.kafka, "--partition", "0")
     assert said.status == 0, said.errors
-    run("table", "unmount", table, "--http", running.http)
+    run_here("table", "unmount", table, "--http", running.http)
     with soon():
         said = write(table, running.kafka)
     assert said.status == 1
@@ -233,11 +233,11 @@ def test_following_an_unmounted_tablet_is_refused_and_a_frozen_one_is_read(
 ) -> None:
     for more in ((), ("--group", "follower")):
         with soon():
-            said = run("consume", tables[UNMOUNTED], "--follow", *more, "--broker", running.kafka)
+            said = run_here("consume", tables[UNMOUNTED], "--follow", *more, "--broker", running.kafka)
         assert said.status == 1
         assert "`pqbroker table mount closed.unmounted` mounts them" in said.errors
     with soon():
-        said = run("consume", tables[FROZEN], "--follow", "--limit", "6", "--broker", running.kafka)
+        said = run_here("consume", tables[FROZEN], "--follow", "--limit", "6", "--broker", running.kafka)
     assert (said.status, len(said.output.splitlines())) == (0, 6), said.errors
 
 
@@ -250,11 +250,11 @@ def offline() -> Iterator[Broker]:
             ("table", "create", "//closed/offline", *COLUMNS, "--tablets", "2", "--bundle", "far"),
             ("table", "insert", "closed.offline", *ROWS),
         ):  # fmt: skip
-            said = run(*command, "--http", one.http)
+            said = run_here(*command, "--http", one.http)
             assert said.status == 0, said.errors
-        said = run("consume", "closed.offline", "--group", "g", "--broker", one.kafka)
+        said = run_here("consume", "closed.offline", "--group", "g", "--broker", one.kafka)
         assert len(said.output.splitlines()) == 6, said
-        assert run("bundle", "set", "far", "--filter", "elsewhere", "--http", one.http).status == 0
+        assert run_here("bundle", "set", "far", "--filter", "elsewhere", "--http", one.http).status == 0
         yield one
 
 
@@ -287,10 +287,10 @@ def test_following_beside_a_cell_that_is_not_open_says_so_once_and_continues_whe
         line = reader.stderr.readline()
     assert line.startswith(f"pqbroker: waiting for {told}: the broker does not serve it now; `pqbroker cell list`")
     try:
-        assert run("bundle", "set", "far", "--filter", "", "--http", offline.http).status == 0
+        assert run_here("bundle", "set", "far", "--filter", "", "--http", offline.http).status == 0
         assert sorted(reader.stdout.readline() for _ in ROWS) == [f'{{"id":{number}}}\n' for number in range(6)]
     finally:
-        run("bundle", "set", "far", "--filter", "elsewhere", "--http", offline.http)
+        run_here("bundle", "set", "far", "--filter", "elsewhere", "--http", offline.http)
     assert reader.stderr.readline() == f"pqbroker: served again: {told}\n"
     assert reader.stderr.readline() == line
     reader.send_signal(signal.SIGINT)
@@ -300,18 +300,19 @@ def test_following_beside_a_cell_that_is_not_open_says_so_once_and_continues_whe
 
 def test_following_tablets_that_are_unmounted_meanwhile_names_the_verb(running: Broker) -> None:
     for command in (("create", "//closed/later", *COLUMNS, "--tablets", "2"), ("insert", "closed.later", *ROWS)):
-        assert run("table", *command, "--http", running.http).status == 0
+        assert run_here("table", *command, "--http", running.http).status == 0
     reader = start("consume", "closed.later", "--follow", "--broker", running.kafka)
     assert reader.stdout is not None
     assert reader.stderr is not None
     for _ in ROWS:
         reader.stdout.readline()
-    assert run("table", "unmount", "closed.later", "--first", "1", "--last", "1", "--http", running.http).status == 0
+    unmount = ("unmount", "closed.later", "--first", "1", "--last", "1")
+    assert run_here("table", *unmount, "--http", running.http).status == 0
     with asked_in_time(running):
         line = reader.stderr.readline()
     assert line.startswith("pqbroker: waiting for closed.later-1: "), line
     assert "`pqbroker table mount`" in line
-    assert run("table", "mount", "closed.later", "--http", running.http).status == 0
+    assert run_here("table", "mount", "closed.later", "--http", running.http).status == 0
     assert reader.stderr.readline() == "pqbroker: served again: closed.later-1\n"
     reader.send_signal(signal.SIGINT)
     assert reader.communicate(timeout=TIMEOUT_S) == ("", "")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pqbroker.testing import Broker, memory_broker
-from tests.cli.shell import Said, Shell, run
+from tests.cli.shell import Said, Shell, run_here
 from tests.support.cli_page import KEYS
 
 FROZEN, UNMOUNTED, OFFLINE = "frozen", "unmounted", "offline"
@@ -168,7 +168,7 @@ def running() -> Iterator[Broker]:
 @pytest.fixture(scope="module")
 def shared(running: Broker) -> dict[str, str]:
     for words in (("bundle", "create", "far"), ("cell", "create", "far")):
-        said = run(*words, "--http", running.http)
+        said = run_here(*words, "--http", running.http)
         assert said.status == 0, said.errors
     return {}
 

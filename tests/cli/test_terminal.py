@@ -1,22 +1,35 @@
 """What a person sees of `produce`, `consume`, `--follow`, `top` and tables, on terminals of 80 and 120 columns."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell, run
+from tests.cli.shell import Shell
 from tests.cli.terminal import Screen, Terminal
 
 pytestmark = pytest.mark.parametrize("columns", [80, 120])
 
 
 @pytest.fixture
-def parcels(our_shell: Shell, fresh_name: Callable[[], str]) -> str:
+def write(our_shell: Shell, tmp_path: Path) -> Callable[..., None]:
+    """Writes lines into a topic."""
+
+    def write_lines(topic: str, lines: str, *options: str) -> None:
+        file = tmp_path / "lines"
+        file.write_text(lines, encoding="utf-8")
+        said = our_shell("produce", topic, *options, "--file", str(file))
+        assert said.status == 0, said.errors
+
+    return write_lines
+
+
+@pytest.fixture
+def parcels(our_shell: Shell, write: Callable[..., None], fresh_name: Callable[[], str]) -> str:
     """A topic with three records."""
     name = fresh_name()
     assert our_shell("topic", "create", name).status == 0
-    lines = "a:sent\nb:sent\na:arrived\n"
-    assert run("produce", name, "-k", ":", "--broker", our_shell.kafka, given=lines).status == 0
+    write(name, "a:sent\nb:sent\na:arrived\n", "-k", ":")
     return name
 
 
@@ -25,17 +38,21 @@ def test_records_are_all_that_consume_shows(our_shell: Shell, parcels: str, colu
         assert terminal.finish() == (0, "sent\nsent\narrived")
 
 
-def test_record_bytes_are_not_coloured(our_shell: Shell, fresh_name: Callable[[], str], columns: int) -> None:
+def test_record_bytes_are_not_coloured(
+    our_shell: Shell, write: Callable[..., None], fresh_name: Callable[[], str], columns: int
+) -> None:
     topic = fresh_name()
-    run("produce", topic, "--broker", our_shell.kafka, given='{"a": 1, "b": "text", "c": null}\n')
+    write(topic, '{"a": 1, "b": "text", "c": null}\n')
     with Terminal(columns, "consume", topic, "--format", "{key}|{value}", "-b", our_shell.kafka) as terminal:
         assert terminal.finish() == (0, '|{"a": 1, "b": "text", "c": null}')
 
 
-def test_following_shows_records_as_they_come_until_ctrl_c(our_shell: Shell, parcels: str, columns: int) -> None:
+def test_following_shows_records_as_they_come_until_ctrl_c(
+    our_shell: Shell, write: Callable[..., None], parcels: str, columns: int
+) -> None:
     with Terminal(columns, "consume", parcels, "--follow", "--last", "1", "-b", our_shell.kafka) as terminal:
         assert terminal.wait_for("arrived") == "arrived"
-        run("produce", parcels, "--broker", our_shell.kafka, given="lost\n")
+        write(parcels, "lost\n")
         assert terminal.wait_for("lost") == "arrived\nlost"
         terminal.interrupt()
         assert terminal.finish() == (0, "arrived\nlost")
