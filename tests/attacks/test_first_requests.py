@@ -13,7 +13,11 @@ TRIES = 3
 
 @pytest.mark.parametrize("path", ["/v1/tree/sys", "/v1/tables"])
 def test_the_first_request_makes_no_turn_longer_than_those_before(path: str) -> None:
-    longer_s = min(turn_longer_s(path) for _ in range(TRIES))
+    longer_s = float("inf")
+    for _ in range(TRIES):
+        longer_s = min(longer_s, turn_longer_s(path))
+        if longer_s < LONGER_S_MAX:
+            break
     assert longer_s < LONGER_S_MAX
 
 
