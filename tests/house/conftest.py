@@ -1,14 +1,27 @@
-"""A fresh copy of the checkout, set up by its own `./run`, for the tests of what a newcomer types."""
+"""A fresh copy of the checkout, set up by its own `./run`, for what a newcomer types; and the trees of all files."""
 
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.house.sources import ROOT
+from tests.house.sources import ROOT, sources
+from tests.support.cpu_time import no_collector
+
+
+@pytest.fixture(scope="package", autouse=True)
+def trees() -> Iterator[None]:
+    """Let the suite keep the trees of all files, which are two million objects, without passes of Python's collector.
+
+    It would walk them again and again, which takes twice as long as to parse them. Nothing of them is left behind.
+    """
+    with no_collector():
+        yield
+        sources.cache_clear()
 
 
 @pytest.fixture(scope="session")
