@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from pqbroker.testing import broker
 from tests.benchmarks.crowd import Crowd, measure, open_files
 
@@ -13,7 +11,6 @@ P50_MAX_MS = 250.0
 PARKED_KIB_MAX = 30.0
 
 
-@pytest.mark.alone
 def test_each_record_wakes_the_connection_that_waits_for_it(tmp_path: Path) -> None:
     with open_files(), broker(tmp_path) as running:
         found = measure(running, SMALL)
