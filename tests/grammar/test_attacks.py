@@ -16,8 +16,6 @@ from tests.grammar.attacks import (
 from tests.grammar.long_lists import Shape, ask, long_lists
 from tests.support.attacked import TURN_EVER_S_MAX, attacked
 
-pytestmark = pytest.mark.alone
-
 DEADLINE_S = 30
 LONGEST = {
     ("CreateTopics", ("topics", "configs")),
@@ -47,6 +45,7 @@ def test_lists_of_many_elements_leave_others_their_turn() -> None:
             assert ask(node, asked) > 20, asked
 
 
+@pytest.mark.alone
 def test_more_elements_than_the_limit_close_the_connection() -> None:
     with attacked() as node:
         for asked, version in ((unknown_partitions(32_769), 12), (deleted_records(32_769), 2)):
@@ -56,6 +55,7 @@ def test_more_elements_than_the_limit_close_the_connection() -> None:
         assert "FetchRequest v12 has more than 32768 elements" in node.broker.log
 
 
+@pytest.mark.alone
 def test_an_answer_over_the_limit_closes_the_connection() -> None:
     with attacked({"pqbroker.answer.bytes.max": str(1 << 20)}) as node, node.connect() as caller:
         caller.socket.sendall(request_frame(configs_of_the_broker(100), 4))
@@ -63,6 +63,7 @@ def test_an_answer_over_the_limit_closes_the_connection() -> None:
         assert "longer than 1048576 bytes (pqbroker.answer.bytes.max)" in node.broker.log
 
 
+@pytest.mark.alone
 def test_peers_that_take_no_answer_do_not_keep_others_waiting() -> None:
     settings = {"pqbroker.unsent.bytes.max": str(4 << 20), "pqbroker.answer.stall.ms": "1000"}
     with attacked(settings) as node:
