@@ -52,15 +52,15 @@ class PeerQueries:
         for number in list(self._kept):
             self.end(number)
 
-    async def _begin(self, reader: "_Reader", partitions: AskedPartitions) -> Snapshots:
+    async def _begin(self, reader: "_Reader", asked: AskedPartitions) -> Snapshots:
         kept = self._of(reader)
-        if len(partitions) == 1:
-            return await kept.reads.begin(partitions)
+        if len(asked) == 1:
+            return await kept.reads.begin(kept.reads.find(asked))
         try:
-            async with kept.targets.moment(list(partitions)):
+            async with kept.targets.moment(list(asked)):
                 if self._kept.get(reader.query) is not kept:
                     raise Problem(503, "NODE_SILENT", "the query has ended meanwhile", "Ask again.")
-                return await kept.reads.begin(partitions)
+                return await kept.reads.begin(kept.reads.find(asked))
         except TableError as refusal:
             raise Problem(503, refusal.code, refusal.message, refusal.cure) from None
 

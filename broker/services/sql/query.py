@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from pqbroker.broker.services.sql.topic_reads import (
-    AskedPartitions,
     NodeReads,
     PartitionSnapshot,
     Snapshots,
+    TopicParts,
     WantedStretches,
 )
 from pqbroker.broker.services.sql.workers import Workers
@@ -68,9 +68,11 @@ class ReadTargets(Protocol):
     def topic(self, name: str) -> Topic:
         """KafkaError."""
 
-    def parts(self, topic: Topic) -> Mapping[int | None, Sequence[int]]:
-        """Return the topic's partitions by the number of the other node that runs them; None: this one does.
-        KafkaError."""
+    def parts_away(self, names: Sequence[str]) -> Mapping[int, TopicParts]:
+        """Return the partitions of topics that other nodes run, by the node's number. KafkaError."""
+
+    def parts_here(self, names: Sequence[str]) -> TopicParts:
+        """Return the partitions of topics that this node runs. KafkaError."""
 
     def node_of(self, name: str, partition: int) -> int | None:
         """Return the number of the other node that runs a partition of a topic now; None: none does. KafkaError."""
@@ -105,6 +107,7 @@ class Query:
         self._sorted: SortedReads | None = None
         """Reads of sorted tables, once one is named."""
         self._topics: dict[str, Topic] = {}
+        """Topics that were found, by name."""
         self._reads: dict[int | None, NodeReads] = {}
         """Reads of topics by the number of another node; None: at this one."""
         self._result_bytes = 0
@@ -190,17 +193,20 @@ class Query:
         return files | await self._snapshot_of_tables(others)
 
     async def _snapshot_of_tables(self, names: list[str]) -> dict[str, Any]:
-        of_tables = [name for name in names if self._targets.is_sorted(name)]
+        of_tables, of_topics = list[str](), list[str]()
+        for name in names:
+            (of_tables if self._targets.is_sorted(name) else of_topics).append(name)
         if self._question.timestamp is not None and not of_tables:
             text = "timestamp or transaction is given, and the query names no sorted table"
             raise QueryRefused("INVALID_QUERY", text, "Leave it out; topics have \"$timestamp\" as a column.")
-        self._topics = {name: self._targets.topic(name) for name in names if name not in of_tables}
-        here, away = await self._begin_away()
-        if len(names) == 1 or len(names) == len(of_tables):
-            return await self._snapshot_of_now(of_tables, here, away)
+        away = await self._begin_away(of_topics)
+        if len(names) == 1 or not of_topics:
+            return await self._snapshot_of_now(of_tables, of_topics, away)
+        for name in of_topics:
+            self._targets.topic(name)  # what is refused does not wait first
         try:
             async with self._targets.moment(names):
-                return await self._snapshot_of_now(of_tables, here, away)
+                return await self._snapshot_of_now(of_tables, of_topics, away)
         except TableError as refusal:
             raise QueryRefused(refusal.code, refusal.message, refusal.cure) from None
 
@@ -234,23 +240,21 @@ class Query:
             shown += [{"name": each, "kind": "file", "tablets": None, "file": self._place_of(each)} for each in wanted]
         return {**page, "tables": shown}
 
-    async def _begin_away(self) -> tuple[AskedPartitions, Sequence[Snapshots]]:
-        """Begin the reads of partitions that other nodes run; return those of this node, and what the others said."""
-        parts: dict[int | None, dict[str, tuple[str, Sequence[int]]]] = {None: {}}
-        for name, topic in self._topics.items():
-            for node, indexes in self._targets.parts(topic).items():
-                parts.setdefault(node, {})[name] = (topic.record.topic_id.hex(), indexes)
-        here, away = parts.pop(None), list[Snapshots]()
-        for node, asked in parts.items():
-            away.append(await self._reads_at(node).begin(asked))
-        return here, away
+    async def _begin_away(self, of_topics: Sequence[str]) -> Sequence[Snapshots]:
+        """Begin the reads of partitions that other nodes run; return what these said."""
+        away = list[Snapshots]()
+        for node, parts in self._targets.parts_away(of_topics).items():
+            away.append(await self._reads_at(node).begin(parts))
+        return away
 
     async def _snapshot_of_now(
-        self, of_tables: Sequence[str], here: AskedPartitions, away: Sequence[Snapshots]
+        self, of_tables: Sequence[str], of_topics: Sequence[str], away: Sequence[Snapshots]
     ) -> dict[str, Any]:
+        here = self._targets.parts_here(of_topics)
         seen = [await self._reads_at(None).begin(here), *away]
         found: dict[str, Any] = {}
-        for name, topic in self._topics.items():
+        for name, (topic, _) in here.items():
+            self._topics[name] = topic
             partitions = list[PartitionSnapshot]()
             for of_node in seen:
                 partitions += of_node.get(name, ())

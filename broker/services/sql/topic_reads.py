@@ -23,8 +23,10 @@ AWAY_BYTES: Final = 1 << 20
 STRETCHES_MAX: Final = 4
 """Shown at once: each turn of question and answer takes the broker as long as a few stretches."""
 
+TopicParts = Mapping[str, tuple[Topic, Sequence[int]]]
+"""Partitions of topics that one node runs, by the topic's name."""
 AskedPartitions = Mapping[str, tuple[str, Sequence[int]]]
-"""Some partitions of topics, by the topic's name, each with the topic's id in hexadecimal."""
+"""Partitions as one node asks another for them: each topic by its id, in hexadecimal."""
 Shown = tuple[dict[str, Any], Sequence[Buffer]]
 """Stretches as a worker is shown them: a document and its payload."""
 
@@ -41,7 +43,7 @@ class PartitionSnapshot(NamedTuple):
 
 
 Snapshots = Mapping[str, Sequence[PartitionSnapshot]]
-"""AskedPartitions of topics when a query begins, by the topic's name."""
+"""Partitions of topics when a query begins, by the topic's name."""
 
 
 class WantedStretches(NamedTuple):
@@ -77,7 +79,7 @@ class WantedStretches(NamedTuple):
 class NodeReads(Protocol):
     """Reads of one query at one node."""
 
-    async def begin(self, partitions: AskedPartitions) -> Snapshots:
+    async def begin(self, parts: TopicParts) -> Snapshots:
         """Return these partitions as the query sees them from now on. KafkaError, TableError, QueryRefused."""
 
     async def stretches(self, wanted: WantedStretches) -> Shown:
@@ -100,17 +102,27 @@ class TopicReads:
         self._scans: list[tuple[OpenScans, int]] = []
         """Compacted partitions that it reads, and up to where."""
 
-    async def begin(self, partitions: AskedPartitions) -> Snapshots:
-        """Do so without an await, so that all are of one moment."""
+    def find(self, asked: AskedPartitions) -> TopicParts:
+        """Return partitions that another node asks for. KafkaError."""
         found = {}
-        for name, (topic_id, indexes) in partitions.items():
-            found[name] = self._begin(name, topic_id, indexes)
+        for name, (topic_id, indexes) in asked.items():
+            topic = self._find(name, indexes)
+            for index in indexes:
+                _partition(topic, topic_id, index)
+            found[name] = topic, indexes
         return found
 
-    def _begin(self, name: str, topic_id: str, indexes: Sequence[int]) -> Sequence[PartitionSnapshot]:
-        topic, found = self._find(name, indexes), list[PartitionSnapshot]()
+    async def begin(self, parts: TopicParts) -> Snapshots:
+        """Do so without an await, so that all are of one moment: that in which the topics were found."""
+        found = {}
+        for name, (topic, indexes) in parts.items():
+            found[name] = self._begin(topic, indexes)
+        return found
+
+    def _begin(self, topic: Topic, indexes: Sequence[int]) -> Sequence[PartitionSnapshot]:
+        found = list[PartitionSnapshot]()
         for index in indexes:
-            partition = _partition(topic, topic_id, index)
+            partition = topic.partitions[index]
             partition.check_readable()
             found.append(self._snapshot(partition))
         if needs_keys(topic):  # no cleaning takes out what only a record behind these ends makes superfluous
@@ -121,11 +133,12 @@ class TopicReads:
         return found
 
     def _snapshot(self, partition: PartitionServer) -> PartitionSnapshot:
+        state = partition.state
         mark = "" if self._isolation is READ_COMMITTED else "u"  # columns kept of one isolation are not for another
         # Each process counts the writers of its own: behind another one's generation no revision comes twice.
         of_node = f"{partition.storage.generation}." if self._is_away else ""
         return PartitionSnapshot(
-            partition.index, partition.start_offset, visible_end(partition.state, self._isolation),
+            partition.index, state.start_offset, visible_end(state, self._isolation),
             partition.is_unmounted, mark + of_node + partition.revision,
         )  # fmt: skip
 

@@ -11,6 +11,7 @@ from pqbroker.broker.services.sql.topic_reads import (
     PartitionSnapshot,
     Shown,
     Snapshots,
+    TopicParts,
     WantedStretches,
 )
 from pqbroker.broker.web.routing.forwarded_calls import ask_node, unknown_answer
@@ -32,10 +33,13 @@ class AwayReads:
         self._isolation = isolation
         self._number = next(_NUMBERS)
 
-    async def begin(self, partitions: AskedPartitions) -> Snapshots:
-        head, _ = await self._ask({"begin": partitions})
+    async def begin(self, parts: TopicParts) -> Snapshots:
+        asked: AskedPartitions = {
+            name: (topic.record.topic_id.hex(), indexes) for name, (topic, indexes) in parts.items()
+        }
+        head, _ = await self._ask({"begin": asked})
         try:
-            return {name: [_snapshot(one) for one in head["begun"][name]] for name in partitions}
+            return {name: [_snapshot(one) for one in head["begun"][name]] for name in asked}
         except (LookupError, TypeError, ValueError):
             raise _refused(unknown_answer(self._node)) from None
 

@@ -12,7 +12,7 @@ from pqbroker.broker.ground.access import AclOperation, check_access
 from pqbroker.broker.services.sql.files import place_of
 from pqbroker.broker.services.sql.listing import Listing
 from pqbroker.broker.services.sql.query import Query, Question, check_files, check_params
-from pqbroker.broker.services.sql.topic_reads import NodeReads, TopicReads
+from pqbroker.broker.services.sql.topic_reads import NodeReads, TopicParts, TopicReads
 from pqbroker.broker.services.topics.finding import every_topic, find_topic, topic_resource
 from pqbroker.broker.services.topics.partitions import unknown_topic
 from pqbroker.broker.web.resources.away_reads import AwayReads
@@ -119,13 +119,29 @@ class CallersTargets:
             raise unknown_topic(name, f"; did you mean {near[0]!r}?" if near else "") from None
         return topic
 
-    def parts(self, topic: Topic) -> Mapping[int | None, Sequence[int]]:
-        """KafkaError NOT_LEADER_OR_FOLLOWER while no node runs some of them."""
+    def parts_away(self, names: Sequence[str]) -> Mapping[int, TopicParts]:
+        """KafkaError, NOT_LEADER_OR_FOLLOWER while no node runs some of them."""
         leaders = self._call.node.leaders
-        if len(leaders.nodes) == 1:
-            return {None: range(len(topic.partitions))}
-        parts = leaders.by_number(topic)
-        return {None if node == leaders.number else node: indexes for node, indexes in parts.items()}
+        found: dict[int, dict[str, tuple[Topic, Sequence[int]]]] = {}
+        for name in names if len(leaders.nodes) > 1 else ():
+            topic = self.topic(name)
+            for node, indexes in leaders.by_number(topic).items():
+                if node != leaders.number:
+                    found.setdefault(node, {})[name] = topic, indexes
+        return found
+
+    def parts_here(self, names: Sequence[str]) -> TopicParts:
+        """KafkaError, Problem as `Call.check_served`."""
+        leaders = self._call.node.leaders
+        found: dict[str, tuple[Topic, Sequence[int]]] = {}
+        for name in names:
+            topic = self.topic(name)
+            found[name] = topic, range(len(topic.partitions))
+            if len(leaders.nodes) > 1:
+                own = leaders.by_number(topic).get(leaders.number, ())
+                self._call.check_served(topic, own)
+                found[name] = topic, own
+        return found
 
     def node_of(self, name: str, partition: int) -> int | None:
         leaders = self._call.node.leaders

@@ -72,8 +72,8 @@ def topic_of(node: Node, name: str = "t") -> Topic:
     return found
 
 
-def part(node: Node, *partitions: int, name: str = "t") -> dict[str, tuple[str, list[int]]]:
-    return {name: (topic_of(node, name).record.topic_id.hex(), [*partitions])}
+def part(node: Node, *partitions: int, name: str = "t") -> dict[str, tuple[Topic, list[int]]]:
+    return {name: (topic_of(node, name), [*partitions])}
 
 
 def wanted(node: Node, end_offset: int, partition: int = 0, offset: int = 0) -> WantedStretches:
@@ -173,9 +173,10 @@ async def test_reads_are_limited(node: Node) -> None:
 
 async def test_another_topic_of_the_name_is_not_read(node: Node) -> None:
     await node.create_topic("t")
-    reads = away(node, PeerCalls(node.server.node))
+    reads, known = away(node, PeerCalls(node.server.node)), topic_of(node)
+    another = Topic(replace(known.record, topic_id=bytes(16)), known.config, node.server.node.settings)
     for asked in (
-        reads.begin({"t": ("00" * 16, [0])}), reads.begin(part(node, 7)),
+        reads.begin({"t": (another, [0])}), reads.begin(part(node, 7)),
         reads.stretches(wanted(node, 1)._replace(topic_id="00" * 16)),
     ):  # fmt: skip
         with pytest.raises(QueryRefused) as refused:
@@ -222,7 +223,7 @@ async def test_a_part_of_a_topic_is_never_its_whole(
 ) -> None:
     web = await serve()
     await web.node.create_topic("t", 3)
-    monkeypatch.setattr(CallersTargets, "parts", lambda *_: {None: [0, 2]})
+    monkeypatch.setattr(CallersTargets, "parts_here", lambda *_: part(web.node, 0, 2))
     status, code, _ = await web.refusal("POST", "/v1/sql", {"query": "SELECT count(*) FROM t"})
     assert (status, code) == (503, "NOT_LEADER_OR_FOLLOWER")
 

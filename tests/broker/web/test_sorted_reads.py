@@ -10,7 +10,7 @@ import pytest
 
 from pqbroker.broker.services.sql.query import Query, Question
 from pqbroker.broker.services.sql.sorted_reads import SortedReads
-from pqbroker.broker.services.sql.topic_reads import TopicReads
+from pqbroker.broker.services.sql.topic_reads import TopicParts, TopicReads
 from pqbroker.pq.reading.query import Isolation
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.tables.refusals import TableError
@@ -45,8 +45,13 @@ class _ReadTargets:
     def topic(self, name: str) -> Topic:
         raise AssertionError(name)
 
-    def parts(self, topic: Topic) -> dict[int | None, Sequence[int]]:
-        raise AssertionError(topic)
+    def parts_away(self, names: Sequence[str]) -> dict[int, TopicParts]:
+        assert names == []
+        return {}
+
+    def parts_here(self, names: Sequence[str]) -> TopicParts:
+        assert names == []
+        return {}
 
     def node_of(self, name: str, partition: int) -> int | None:
         raise AssertionError(name)

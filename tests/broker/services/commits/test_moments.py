@@ -85,6 +85,19 @@ async def test_a_query_sees_all_of_a_transaction_over_cells_or_nothing(
     await settled(web)
 
 
+async def test_a_query_of_a_missing_topic_is_refused_before_it_waits(
+    serve: Callable[..., Awaitable[Web]], monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    web = await serve()
+    await web.node.create_topic("t")
+    moments = web.node.server.node.cell.current.commits.moments
+    monkeypatch.setattr(moments, "_limit_s", 0.01)
+    token = await moments.begin(["t"])
+    status, code, _ = await web.refusal("POST", "/v1/sql", {"query": "SELECT count(*) FROM t, missing"})
+    assert (status, code) == (404, "UNKNOWN_TOPIC_OR_PARTITION")
+    moments.end(token)
+
+
 async def test_queries_beside_transactions_never_see_a_part(
     serve: Callable[..., Awaitable[Web]]  # noqa: F811
 ) -> None:
