@@ -64,8 +64,10 @@ class OpenCells:
 
     def elsewhere_of(self, tablet_id: TabletId) -> CellId | None:
         """Return the cell in which another node runs a tablet; None: none does, as far as is known."""
-        found = (cell for cell, tablets in self._elsewhere.items() if tablet_id in tablets)
-        return next((cell for cell in found if cell not in self._hosts), None)
+        for cell, tablets in self._elsewhere.items():
+            if tablet_id in tablets and cell not in self._hosts:
+                return cell
+        return None
 
     def place(
         self, bundle: str, count: int, among: Callable[[CellId], bool] = lambda _: True

@@ -117,7 +117,9 @@ async def _shares(topic: Topic, encoded: EncodedRows, taken: Mapping[int, Sessio
 async def _written(caller: TablesCaller, shares: Sequence[Share], fence: Fence | None) -> list[int]:
     """Write rows of tablets, and return the index of the first row in each."""
     commits = caller.node.cell.current.commits
-    is_here = not any(commits.is_elsewhere(share.partition.storage.tablet_id) for share in shares)
+    is_here = commits.away is None or not any(
+        commits.is_elsewhere(share.partition.storage.tablet_id) for share in shares
+    )
     if is_here and fence is None and len(shares) == 1 and len(shares[0].batches) == 1:
         partition, ((batch, header),), weights = shares[0]
         return [(await partition.write(batch, header, *weights)).base_offset]
