@@ -108,6 +108,8 @@ class BaseTablet:
         self._log_bytes_max = log_bytes_max
         self._change_log = changes
         self._row_sets: dict[str, RowSet] = {}
+        self.row_sets: Mapping[str, RowSet] = MappingProxyType(self._row_sets)
+        """The durable row sets, for others to read."""
         self._first: BlobKey | None = None
         self._last: BlobKey | None = None
         self._log_blobs = 0
@@ -122,11 +124,6 @@ class BaseTablet:
         self._lock = asyncio.Lock()
         self._committing: asyncio.Task[None] | None = None
         self._collection: asyncio.Task[None] | None = None
-
-    @property
-    def row_sets(self) -> Mapping[str, RowSet]:
-        """Return the durable row sets."""
-        return MappingProxyType(self._row_sets)
 
     @property
     def is_lost(self) -> bool:
