@@ -105,7 +105,17 @@ def _encode_count(count: int) -> bytes:
 def _decode(data: bytes, position: int, count: int) -> tuple[list[Value], int]:
     """Decode `count` values that stand one behind another; return them and the position behind them."""
     found: list[Value] = []
-    for _ in range(count):
+    outer: list[tuple[list[Value], int, int]] = []
+    """Lists and dicts that are not whole yet: what was found of each, values that follow the one within, its tag."""
+    while True:
+        if not count:
+            if not outer:
+                return found, position
+            items = found
+            found, count, tag = outer.pop()
+            found.append(items if tag == _LIST else _fields(items))
+            continue
+        count -= 1
         tag = data[position]
         position += 1
         if tag <= _TRUE:
@@ -129,15 +139,11 @@ def _decode(data: bytes, position: int, count: int) -> tuple[list[Value], int]:
                 raise IndexError
             found.append(data[position:end].decode() if tag == _STR else data[position:end])
             position = end
-        elif tag == _LIST:
-            items, position = _decode(data, position, number)
-            found.append(items)
-        elif tag == _DICT:
-            items, position = _decode(data, position, 2 * number)
-            found.append(_fields(items))
+        elif tag in (_LIST, _DICT):
+            outer.append((found, count, tag))
+            found, count = [], number if tag == _LIST else 2 * number
         else:
             raise ValueError(f"there is no value with tag {tag}")
-    return found, position
 
 
 def _fields(items: list[Value]) -> dict[str, Value]:

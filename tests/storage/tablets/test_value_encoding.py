@@ -1,5 +1,7 @@
 """The encoding of values."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +20,24 @@ def test_a_value_comes_back(value: object) -> None:
     found = decode(memoryview(encode(value)))
     assert found == value
     assert type(found) is type(value)
+
+
+def test_a_value_of_any_depth_comes_back() -> None:
+    value: list[Any] = []
+    for _ in range(10_000):
+        value = [value]
+    found: Any = decode(encode(value))
+    depth = 0
+    while found:
+        (found,) = found
+        depth += 1
+    assert (depth, found) == (10_000, [])
+
+
+def test_a_dict_whose_key_is_a_deep_list_is_refused() -> None:
+    of_list, of_dict = encode([[]])[:2], encode({"": None})[:2]
+    with pytest.raises(ValueError, match="cut or damaged"):
+        decode(of_dict + of_list * 10_000 + encode([]) + encode(None))
 
 
 @given(values, st.data())
