@@ -67,10 +67,9 @@ class Outcome(Generic[T]):
 
     def settle(self: "Outcome[None]", error: BaseException | None) -> None:
         """Settle the outcome; called as a `Told`."""
-        if error is None:
-            self.set_result(None)
-        else:
-            self.set_exception(error)
+        assert not self._is_done
+        self._error = error
+        self._settle()
 
     def decide(self, decided: "T | BaseException") -> None:
         """The result, or the error that is given instead of one."""
@@ -91,13 +90,18 @@ class Outcome(Generic[T]):
     async def wait(self) -> None:
         """Return when it is done, with a result or an error."""
         if not self._is_done:
-            told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self.add_done_callback(lambda _: None if told.done() else told.set_result(None))
-            await told
+            await self._told()
 
     def __await__(self) -> Generator[Any, None, T]:
-        yield from self.wait().__await__()
+        if not self._is_done:
+            yield from self._told()
         return self.result()
+
+    def _told(self) -> "asyncio.Future[None]":
+        """Return a future that is done when this is."""
+        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.add_done_callback(lambda _: None if told.done() else told.set_result(None))
+        return told
 
     def _settle(self) -> None:
         self._is_done = True
