@@ -131,7 +131,7 @@ class PqTablet:
     def configure(self, settings: PartitionSettings) -> list[Watchers]:
         """Return the watchers that have to be notified, as `PartitionServer.configure` does."""
         self._settings = settings
-        return [each for each in (one.configure(settings) for one in self.partitions.values()) if each is not None]
+        return [each for one in self.partitions.values() if (each := one.configure(settings)) is not None]
 
     async def hold(self) -> None:
         """Writes that come from now on wait for the next start; a change that its administration waits for, and a

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
@@ -102,15 +102,14 @@ class Topic:
         if table is None:
             return [PartitionSettings(self.config, self._node, feeder=self.feeder)]
         first_offsets = {index: row for index, row in enumerate(table.first_rows) if row}
-        common = PartitionSettings(
-            self.config, self._node, closed_partitions(self.states), first_offsets, keeps_open_head=True,
-            keeps_facts=_keeps_facts(table), epoch_base=table.epoch_base, feeder=self.feeder,
-        )  # fmt: skip
-        limits = (attributes.get(WEIGHT_MAX) for attributes in table.mounted.sets)
+        closed, keeps_facts = closed_partitions(self.states), _keeps_facts(table)
         return [
-            replace(common, topic=config, weight_max=weight_max)
-            for config, weight_max in zip(self._configs_by_set(table), limits, strict=True)
-        ]
+            PartitionSettings(
+                config, self._node, closed, first_offsets, keeps_open_head=True, keeps_facts=keeps_facts,
+                weight_max=attributes.get(WEIGHT_MAX), epoch_base=table.epoch_base, feeder=self.feeder,
+            )
+            for config, attributes in zip(self._configs_by_set(table), table.mounted.sets, strict=True)
+        ]  # fmt: skip
 
     def _configs_by_set(self, table: TableRecord) -> Sequence[TopicConfig]:
         """The config in force for each set of attributes: rows go by the age that it gives. A config that is partly
@@ -152,8 +151,10 @@ class Topic:
 
 
 def _keeps_facts(table: TableRecord) -> bool:
-    has_limit = any(attributes.get(WEIGHT_MAX) is not None for attributes in table.mounted.sets)
-    return has_limit or any(column["name"] in FACT_COLUMNS for column in table.columns)
+    for attributes in table.mounted.sets:
+        if attributes.get(WEIGHT_MAX) is not None:
+            return True
+    return not {column["name"] for column in table.columns}.isdisjoint(FACT_COLUMNS)
 
 
 class TopicNames:
@@ -205,17 +206,19 @@ def unified(name: str) -> str:
 
 def config_of(topic: TopicRecord, settings: BrokerSettings) -> TopicConfig:
     """Return the config in force; invalid texts of the topic are logged with their cure."""
-    for cause in wrong_texts(topic.config).values():
+    config, causes = _in_force(tuple(sorted(topic.config.items())), settings)
+    for cause in causes:
         _log.error(
             "topic %s: %s; its default is in force, and retention deletes nothing of the topic. Set the config again "
             "or delete it (kafka-configs --alter), or run the version that accepted it",
             topic.name,
             cause,
         )
-    return _in_force(tuple(sorted(topic.config.items())), settings)
+    return config
 
 
 @lru_cache(maxsize=_CONFIGS_KEPT)
-def _in_force(texts: tuple[tuple[str, str], ...], settings: BrokerSettings) -> TopicConfig:
-    """One object for all topics that are set to the same: it takes half a millisecond, and there may be thousands."""
-    return stored_config(dict(texts), settings)
+def _in_force(texts: tuple[tuple[str, str], ...], settings: BrokerSettings) -> tuple[TopicConfig, Collection[str]]:
+    """Return the config, one object for all topics that are set to the same, and why texts are invalid: it takes half a
+    millisecond, and there may be thousands."""
+    return stored_config(dict(texts), settings), wrong_texts(dict(texts)).values()

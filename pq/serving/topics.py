@@ -263,10 +263,12 @@ class Topics:
 
         return await self.change(name, configured)
 
-    async def change(self, name: str, change: Callable[[TopicRecord], TopicRecord]) -> Topic:
-        """Replace what is stored of the topic, but for its name, id and partitions. TopicUnknown, and what `change`
-        raises."""
-        return await uninterrupted(self._change(name, change))
+    async def change(
+        self, name: str, change: Callable[[TopicRecord], TopicRecord], settle: Callable[[], None] | None = None
+    ) -> Topic:
+        """Replace what is stored of the topic, but for its name, id and partitions. `settle` is called once that is
+        durable, before the partitions follow it. TopicUnknown, and what `change` raises."""
+        return await uninterrupted(self._change(name, change, settle))
 
     async def delete(self, name: str) -> None:
         """Delete a topic: gone when this returns, its space comes back later. Raises TopicUnknown, TopicIsFeed."""
@@ -363,13 +365,17 @@ class Topics:
         self.layout_version += 1
         return topic
 
-    async def _change(self, name: str, change: Callable[[TopicRecord], TopicRecord]) -> Topic:
+    async def _change(
+        self, name: str, change: Callable[[TopicRecord], TopicRecord], settle: Callable[[], None] | None
+    ) -> Topic:
         async with self.changes:
             await self._complete(name)
             record = await self._records.change(name, change)
             topic = self._known.find(name)
             assert topic is not None
             was_static, topic.record = topic.record.is_static, record
+            if settle is not None:
+                settle()
             topic.use(config_of(record, self._settings), self._settings)
             if was_static and not record.is_static:
                 self._known.remove(record)

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pqbroker.broker.ground.access import AclOperation
@@ -104,13 +105,21 @@ async def _reach(caller: TablesCaller, topic: Topic, way: _Way) -> None:
             for start in range(0, len(flushed), _FLUSHED_AT_ONCE):
                 some = flushed[start : start + _FLUSHED_AT_ONCE]
                 await asyncio.gather(*(partitions[index].flush() for index in some))
-            await topics.change(topic.record.name, lambda record: _arrived(record, before, topic, begun))
-    finally:
-        for index, state in begun.items():
-            if _is_still(topic, index, state):
-                del topic.moving[index]
+            settle = partial(_settle, topic, begun)
+            await topics.change(topic.record.name, lambda record: _arrived(record, before, topic, begun), settle)
+    except BaseException:
+        _settle(topic, begun)
         topic.renew()
+        raise
+    finally:
         way.end.set_result(None)
+
+
+def _settle(topic: Topic, begun: Mapping[int, MountState]) -> None:
+    """Have the tablets be in the states that are stored, but for those that a later command has overtaken."""
+    for index, state in begun.items():
+        if _is_still(topic, index, state):
+            del topic.moving[index]
 
 
 async def _live_in(caller: TablesCaller, topic: Topic, tablet_id: TabletId, cell: CellId) -> None:
@@ -128,9 +137,10 @@ def _arrived(record: TopicRecord, before: TopicRecord, topic: Topic, begun: Mapp
         text = f"{topic.record.name} was resharded meanwhile: its tablets have other numbers"
         raise TableError("WRONG_STATE", text, "List its tablets, and give the command again.")
     arrived = {index: state for index, state in begun.items() if _is_still(topic, index, state)}
-    ends = {index: ENDS[state].value for index, state in arrived.items()}
-    reached = tuple(ends.get(index, state) for index, state in enumerate(record.table.states))
-    record = replace(record, table=replace(record.table, states=reached))
+    reached = [*record.table.states]
+    for index, state in arrived.items():
+        reached[index] = ENDS[state].value
+    record = replace(record, table=replace(record.table, states=tuple(reached)))
     mounted = {index for index, state in arrived.items() if state in _MOUNTS}
     return remounted(record, mounted) if mounted else record
 
