@@ -139,6 +139,8 @@ async def _load_facts(
 ) -> list[tuple[BlobFacts, RowFacts | None]]:
     """Return what the keys of all blobs say; for those of the head, and for the last, the facts themselves too."""
     keys = [key for key, _ in kv.keys(*facts_range(index))]
+    if not keys:
+        return []
     blobs = [BlobFacts(*_read(_place(key), parse_facts_key, key)) for key in keys]
     head = {blob.offset for blob in start_state.head.blobs}
     wanted = [number for number, blob in enumerate(blobs) if blob.offset in head or number == len(blobs) - 1]

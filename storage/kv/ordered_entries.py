@@ -37,11 +37,15 @@ class OrderedEntries:
 
     def __iter__(self) -> Iterator[bytes]:
         """All keys in order."""
-        return iter(self._ordered())
+        if self._changed:
+            self._order_changed()
+        return iter(self._order)
 
     def irange(self, lo: bytes, hi: bytes | None, inclusive: tuple[bool, bool]) -> Iterator[bytes]:
         """The keys from `lo` to `hi` (None: the end) in order, with the ends where `inclusive` says so."""
-        keys: Iterator[bytes] = self._ordered().irange(lo, hi, inclusive)
+        if self._changed:
+            self._order_changed()
+        keys: Iterator[bytes] = self._order.irange(lo, hi, inclusive)
         return keys
 
     def apply(self, changes: Mapping[bytes, Entry | None]) -> None:
@@ -58,14 +62,12 @@ class OrderedEntries:
             elif key in by_key:
                 del by_key[key]
         if len(changed) > CHANGED_MAX:
-            self._ordered()
+            self._order_changed()
 
-    def _ordered(self) -> "SortedList[bytes]":
+    def _order_changed(self) -> None:
         changed, order, by_key = self._changed, self._order, self.by_key
-        if changed:
-            for key in changed:
-                if key not in by_key:
-                    order.remove(key)
-            order.update(changed.intersection(by_key))
-            changed.clear()
-        return order
+        for key in changed:
+            if key not in by_key:
+                order.remove(key)
+        order.update(changed.intersection(by_key))
+        changed.clear()

@@ -44,12 +44,15 @@ class TabletCopy:
         held: set[BlobKey] = set()
         is_whole = True
         after = b""
-        while page := list(islice(self._original.keys(after), _COPIED_ROWS)):
+        while True:
+            page = list(islice(self._original.keys(after), _COPIED_ROWS))
             for key, entry in page:
                 keys.add(key)
                 held.update(entry.blobs())
                 if self._rows.get(key) != entry.row:
                     is_whole = await self._copy(key, entry) and is_whole
+            if len(page) < _COPIED_ROWS:
+                break
             after = page[-1][0] + b"\0"
             await self._commit()
             await asyncio.sleep(0)

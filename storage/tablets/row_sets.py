@@ -54,9 +54,7 @@ class RowSetSchema:
             raise RowSetError(f"a key column is int, str or bytes, not {', '.join(unknown)}")
 
     def check_key(self, key: Key) -> None:
-        if len(key) != len(self.key) or any(
-            type(value) is not _COLUMN_TYPES[kind] for value, (_, kind) in zip(key, self.key, strict=True)
-        ):
+        if [*map(type, key)] != [_COLUMN_TYPES[kind] for _, kind in self.key]:
             raise RowSetError(f"{key!r} is no key of the columns {self.key}")
 
     def check_row(self, row: Row) -> None:

@@ -226,7 +226,7 @@ class SchemeState:
 
 def stored_cells(cells: Sequence[CellId]) -> tuple[CellId, ...]:
     """Return the cells as a record has them: none where all are the system cell."""
-    return tuple(cells) if any(cell != SYSTEM_CELL for cell in cells) else ()
+    return tuple(cells) if {*cells} != {SYSTEM_CELL} else ()
 
 
 def put_topic(changes: RowChanges, topic: TopicRecord, id_before: bytes = b"") -> None:
@@ -246,7 +246,7 @@ def put_topic(changes: RowChanges, topic: TopicRecord, id_before: bytes = b"") -
     if topic.cells:
         row[CELLS_COLUMN] = topic.cells
     columns = changes.columns(TOPICS)
-    joining = tuple(column for column in row if column not in columns)
+    joining = [column for column in row if column not in columns]
     if joining:
         changes.alter_row_set(TOPICS, (*columns, *joining))
     raise_format(changes, _format_of(topic))

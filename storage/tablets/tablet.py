@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
+from itertools import starmap
 from struct import Struct
 from typing import NamedTuple, Protocol
 
@@ -65,7 +66,7 @@ class TabletRecord:
         parts = [_HEADER.pack(_FORMAT, self.type, self.dropping, self.generation, len(self.channels))]
         for channel in self.channels:
             parts.append(bytes((len(channel.ranges),)))
-            parts.extend(_RANGE.pack(generation, pool) for generation, pool in channel.ranges)
+            parts.extend(starmap(_RANGE.pack, channel.ranges))
         parts.append(self.owner.encode())
         return b"".join(parts)
 
@@ -178,8 +179,8 @@ class TabletStorage:
         self._cookie = 0
         self._collections = 0
         self._is_over = False
-        self._pools = tuple(channel.pool_at(instance.generation) for channel in instance.channels)
-        self.counters = tuple(ChannelCounters() for _ in instance.channels)
+        self._pools = [channel.pool_at(instance.generation) for channel in instance.channels]
+        self.counters = [ChannelCounters() for _ in instance.channels]
         """Counters by channel."""
         self.tablet_id = instance.tablet_id
         self.generation = instance.generation

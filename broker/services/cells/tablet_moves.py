@@ -54,11 +54,13 @@ class TabletMoves:
         raise BundleRefused(f"tablet {tablet_id} of {owner.name} is restarted again and again; try again later")
 
     async def _noted(self, owner: TabletOwner, move: "_Move", record: MoveRecord) -> bool:
-        """Try, and keep in the history what came of it."""
+        """Try, and keep in the history what came of it. False: the tablet was restarted, moved or removed meanwhile."""
         step, failure = MoveStep.FAILED, ""
         self.history.begin(record)
         try:
-            is_done = await self._try(owner, move, record)
+            move.home.cell.quarantine.check_held()
+            async with move.target.cell.scheme_mark.ahead():
+                is_done = await self._copy_and_decide(owner, move, record)
             step = MoveStep.DONE if is_done else MoveStep.LEFT
         except BaseException as error:
             failure = str(error) or type(error).__name__
@@ -66,13 +68,6 @@ class TabletMoves:
         finally:
             self.history.end(record, step, self._clock(), failure)
         return is_done
-
-    async def _try(self, owner: TabletOwner, move: "_Move", record: MoveRecord) -> bool:
-        """False: the tablet was restarted, moved or removed meanwhile."""
-        home, target = move.home, move.target
-        home.cell.quarantine.check_held()
-        async with target.cell.scheme_mark.ahead():
-            return await self._copy_and_decide(owner, move, record)
 
     async def _copy_and_decide(self, owner: TabletOwner, move: "_Move", record: MoveRecord) -> bool:
         tablet_id, home, target, _ = move
