@@ -224,8 +224,7 @@ class Query:
     def _place_of(self, name: str) -> Mapping[str, Any] | None:
         """Return where the file of that name lies, as a worker opens it; None: it is none. One that came with the query
         comes before all else. KafkaError."""
-        file = file_of(name)
-        if file in self._question.files:
+        if self._question.files and (file := file_of(name)) in self._question.files:
             return {"name": file, "columns_max": self._settings.table_columns_max, "is_sent": True}
         return self._targets.file(name)
 

@@ -11,9 +11,9 @@ def decoding_of(topic: Topic, settings: BrokerSettings) -> dict[str, Any] | None
     """Return how keys and values of a topic are decoded, as `registry.decoding.topic_document` makes it; None for a
     topic that names no registry. A name that settings do not have gets an empty address, which is refused by name."""
     config = topic.config
-    named = {part: name for part, name in (("key", config.key_registry), ("value", config.value_registry)) if name}
-    if not named:
+    if not config.key_registry and not config.value_registry:
         return None
+    named = {part: name for part, name in (("key", config.key_registry), ("value", config.value_registry)) if name}
     from pqbroker.registry.decoding import topic_document  # loaded with the first topic that names one
     from pqbroker.registry.limits import DecodingLimits
     from pqbroker.registry.named import NamedRegistry
