@@ -239,7 +239,7 @@ def test_commits_are_whole_while_nodes_are_killed_at_any_moment(nodes: SeveralNo
 
 
 def make_table(nodes: SeveralNodes, name: str) -> SpreadTable:
-    """Create an ordered table whose tablets both nodes run, each tablet in a cell of its own."""
+    """Create an ordered table whose tablets both nodes run, the second one two or more, each in a cell of its own."""
     wait_until(lambda: are_at_home(nodes), "cells are back at their nodes", PATIENCE_S)
     for number in range(10):
         table = f"{name}{number}"
@@ -248,7 +248,7 @@ def make_table(nodes: SeveralNodes, name: str) -> SpreadTable:
         wait_until(partial(is_led, nodes, table), "leaders of all tablets", PATIENCE_S)
         found = AdminClient(at_node(nodes, 1)).list_topics(table, timeout=PATIENCE_S).topics[table].partitions
         here, there = ([index for index in sorted(found) if found[index].leader == node] for node in (1, 2))
-        if here and there:
+        if here and len(there) > 1:
             tablets = call(nodes, f"tables/{table}/tablets")[1]["tablets"]
             return SpreadTable(table, here, there, [int(tablet["home_cell_id"]) for tablet in tablets])
     raise AssertionError("no table lies at both nodes")
