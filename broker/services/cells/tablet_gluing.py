@@ -66,11 +66,11 @@ class Glue(NamedTuple):
     stay in the topic."""
 
 
-class _Sources(NamedTuple):
+class _Originals(NamedTuple):
     """Tablets that are glued, as they were found: those of the table may be others when they are read."""
 
     kept: TabletRecord
-    """Of the survivor."""
+    """Record of the survivor."""
     first: PqTablet
     rows: Sequence[PartitionServer]
     """Rows of the survivor, then of the removed ones."""
@@ -96,11 +96,11 @@ class TabletGluing:
         home = self._open(record, glue.survivor)
         self._check_held(record, glue)
         _check_no_transaction(topic, glue)
-        sources = _sources(topic, glue, home)
+        originals = _originals(topic, glue, home)
         (tablet_id,) = await self._scheme.reserve_tablets(1)
         try:
             async with home.cell.scheme_mark.ahead():
-                await self._make(topic, glue, sources, tablet_id, home)
+                await self._make(topic, glue, originals, tablet_id, home)
                 return await self._topics.reshard(record.name, lambda known: change(known, tablet_id))
         except (BlobCorrupt, BlobMissing, KafkaError) as damage:
             home.reclaim([tablet_id])
@@ -112,14 +112,16 @@ class TabletGluing:
                 home.reclaim([tablet_id])
             raise
 
-    async def _make(self, topic: Topic, glue: Glue, sources: _Sources, tablet_id: TabletId, home: TabletHost) -> None:
+    async def _make(
+        self, topic: Topic, glue: Glue, originals: _Originals, tablet_id: TabletId, home: TabletHost
+    ) -> None:
         """The new tablet, whole and closed."""
-        kept = sources.kept
+        kept = originals.kept
         owner = glue.topic_id or topic.record.topic_id
         await home.cell.create_tablets([(tablet_id, kept.type, owner.hex())], kept.generation + 1)
         storage = home.cell.storage(tablet_id)
         if glue.topic_id is None:
-            await _copy(sources.first, storage)
+            await _copy(originals.first, storage)
         settings = _settings(topic, glue)
         made = PqTablet(topic.record.name, [glue.survivor], settings, self._topics.share, _nothing_changes)
         await made.start(storage)
@@ -127,10 +129,10 @@ class TabletGluing:
             server = made.partitions[glue.survivor]
             server.check_readable()
             is_whole = glue.topic_id is not None
-            for rows in sources.rows if is_whole else sources.rows[1:]:
+            for rows in originals.rows if is_whole else originals.rows[1:]:
                 await _append(rows, server, self._topics.share.clock, with_trimmed=is_whole)
             await server.flush()
-            for rows in () if is_whole else sources.rows[1:]:
+            for rows in () if is_whole else originals.rows[1:]:
                 await _copy_outcomes(rows, server)
         finally:
             await made.stop()
@@ -151,10 +153,10 @@ class TabletGluing:
         return host
 
 
-def _sources(topic: Topic, glue: Glue, home: TabletHost) -> _Sources:
+def _originals(topic: Topic, glue: Glue, home: TabletHost) -> _Originals:
     first = topic.record.tablets[glue.survivor]
     rows = [topic.partitions[index] for index in (glue.survivor, *glue.removed)]
-    return _Sources(home.cell.tablets()[first], topic.tablets[first], rows)
+    return _Originals(home.cell.tablets()[first], topic.tablets[first], rows)
 
 
 def _check_no_transaction(topic: Topic, glue: Glue) -> None:
