@@ -25,6 +25,8 @@ from typing import NamedTuple
 
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.serving.elsewhere import KnownElsewhere, Ways
+from pqbroker.pq.serving.held_commits import HeldCommits
+from pqbroker.pq.serving.held_commits import TopicPartition as TopicPartition
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.store_refusals import GROUPS, store_refusal
 from pqbroker.pq.transactions.stored_forms import CommitDecision
@@ -40,9 +42,6 @@ _log = logging.getLogger(__name__)
 
 EMPTIED_GROUPS_MAX = 10_000
 """Groups that are remembered after their last offset went; the one that was emptied first is forgotten first."""
-
-TopicPartition = tuple[str, int]
-"""A topic's name and the index of one of its partitions."""
 
 COMMITTED_AT_ONCE_MAX = 500
 """Offsets of one commit: those of more are several commits, one behind the other, since each takes one turn."""
@@ -76,6 +75,7 @@ class GroupOffsets:
         """Partitions of other nodes with copies of their offsets; changed by `take_copy` and `drop_copy` alone."""
         self._ends: dict[PartitionServer, int] = {}
         """Ends of these partitions, as their nodes have reported them."""
+        self.held = HeldCommits(self._is_on_its_way)
 
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, ConsumerOffset | None]) -> Awaitable[Outcomes]:
         """Store the offsets, or delete them (None), in one commit, several where they are many; enqueued in this call.
@@ -287,6 +287,10 @@ class GroupOffsets:
             elif now_ms - since_ms >= remembered_ms:
                 del self._emptied[group_id]
 
+    def await_nothing(self) -> None:
+        """The node stops: what it does not know of other nodes it will not know, and clients go to its successor."""
+        self._takes_copies = False
+
     def stop(self) -> None:
         """The cell is left: its offsets may be changed elsewhere, and nothing is answered here any more."""
         self._stopped = True
@@ -394,6 +398,16 @@ class GroupOffsets:
         self._awaited.add(topic)
         text = "offsets are being read from another node of the broker; retry"
         return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
+
+    def _is_on_its_way(self, partition: TopicPartition) -> bool:
+        """Return True if the offsets of a partition are not known, and will be when another node has told them."""
+        if not self._takes_copies or self._stopped:
+            return False
+        try:
+            self._served(partition)
+        except KafkaError as refusal:
+            return refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return False
 
     def _is_known(self, server: PartitionServer) -> bool:
         return server.is_loaded or server.state.unreadable is not None or server in self.ways

@@ -50,7 +50,7 @@ def serve(context: Context, request: OffsetCommitRequest) -> OffsetCommitRespons
         commit.begin(topic)
         for asked in topic.partitions:
             commit.add(asked)
-    return commit.enqueue()
+    return commit.enqueue_in_order()
 
 
 def refuse(context: Context, request: OffsetCommitRequest, code: ErrorCode, message: str) -> OffsetCommitResponse:
@@ -92,19 +92,21 @@ class _Commit:
                 await self._context.breathe()
                 self.add(asked)
         offsets = self._context.node.cell.current.topics.offsets
-        changes = offsets.begin(self._request.group_id)
-        try:
-            for topic_partition, state in self._offsets.items():
-                await self._context.breathe()
-                changes.add(topic_partition, state)
-            self._check()
-        except KafkaError as refusal:
-            changes.give_up()
-            return self._refused(refusal)
-        except BaseException:
-            changes.give_up()
-            raise
-        return await self._fill_in(offsets.enqueue(changes))
+        async with offsets.held.held(self._request.group_id, self._offsets):
+            changes = offsets.begin(self._request.group_id)
+            try:
+                for topic_partition, state in self._offsets.items():
+                    await self._context.breathe()
+                    changes.add(topic_partition, state)
+                self._check()
+            except KafkaError as refusal:
+                changes.give_up()
+                return self._refused(refusal)
+            except BaseException:
+                changes.give_up()
+                raise
+            enqueued = offsets.enqueue(changes)
+        return await self._fill_in(enqueued)
 
     def begin(self, topic: OffsetCommitRequestTopic) -> None:
         self._answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
@@ -130,6 +132,17 @@ class _Commit:
         holder = self._context.peer.holder
         self._offsets[topic_partition] = _state(asked, self._now_ms, self._request.retention_time_ms, holder)
         self._slots.append((topic_partition, slot))
+
+    def enqueue_in_order(self) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+        """Do as `enqueue`, later where offsets of a partition are on their way from another node."""
+        held = self._context.node.cell.current.topics.offsets.held
+        return self._enqueue_held() if held.must_wait(self._request.group_id, self._offsets) else self.enqueue()
+
+    async def _enqueue_held(self) -> OffsetCommitResponse:
+        held = self._context.node.cell.current.topics.offsets.held
+        async with held.held(self._request.group_id, self._offsets):
+            enqueued = self.enqueue()
+        return enqueued if isinstance(enqueued, OffsetCommitResponse) else await enqueued
 
     def enqueue(self) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
         """Check who commits, and enqueue, both in this call; the answer comes when it is durable."""

@@ -210,6 +210,20 @@ async def test_offsets_of_a_cell_that_has_moved_to_another_node_are_copied_from_
     assert moved.awaited == ("t",)
 
 
+async def test_a_commit_waits_for_offsets_that_are_copied_unless_the_node_stops() -> None:
+    both = await TwoNodes().start()
+    assert both.offsets.held.must_wait("g", [("t", 0)])
+    assert not both.offsets.held.must_wait("g", [("unknown", 0)])
+    await both.know()
+    assert not both.offsets.held.must_wait("g", [("t", 0)])
+    both.elsewhere.clear()
+    both.copies.follow()
+    assert both.offsets.held.must_wait("g", [("t", 0)])
+    both.offsets.await_nothing()
+    assert not both.offsets.held.must_wait("g", [("t", 0)])
+    assert await both.commit(4) == [ErrorCode.NOT_COORDINATOR]
+
+
 async def test_a_coordinator_of_the_past_changes_nothing() -> None:
     past, later = await TwoNodes().start(), 8
     await past.know()
