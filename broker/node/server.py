@@ -264,7 +264,7 @@ class Server:
         if self._tls is not None:
             self._tls.close()
         self._cell.current.coordinators.close()
-        self._cell.current.topics.offsets.await_nothing()
+        self._cell.current.topics.offsets.held.close()
         await self.node.connections.drain(self._settings.drain_timeout_ms / 1000)
         if self._first is not None:
             await self._first.stop()

@@ -26,6 +26,7 @@ from typing import NamedTuple
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.serving.elsewhere import KnownElsewhere, Ways
 from pqbroker.pq.serving.held_commits import HeldCommits
+from pqbroker.pq.serving.held_commits import Outcomes as Outcomes
 from pqbroker.pq.serving.held_commits import TopicPartition as TopicPartition
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.store_refusals import GROUPS, store_refusal
@@ -48,9 +49,6 @@ COMMITTED_AT_ONCE_MAX = 500
 LOOKED_AT_ONCE_MAX = 100
 """Offsets looked at between two turns of the loop."""
 
-Outcomes = Mapping[TopicPartition, KafkaError | None]
-"""Outcome of each partition's offset; None: it is durable."""
-
 UnreadSince = Callable[[str, str], int | None]
 """Group id and topic: since when (ms) no member of the group reads the topic. None: one does. 0: nobody knows."""
 
@@ -62,7 +60,6 @@ class GroupOffsets:
     ) -> None:
         """`takes_copies`: offsets that other nodes have will be known here, so what needs them now waits for it."""
         self._find = find
-        self._takes_copies = takes_copies
         self._partitions: dict[str, set[TopicPartition]] = {}
         self._emptied: dict[str, int] = {}
         """Groups whose last offset went, in that order, and the time of the next look at them; 0: not looked at yet."""
@@ -75,7 +72,7 @@ class GroupOffsets:
         """Partitions of other nodes with copies of their offsets; changed by `take_copy` and `drop_copy` alone."""
         self._ends: dict[PartitionServer, int] = {}
         """Ends of these partitions, as their nodes have reported them."""
-        self.held = HeldCommits(self._is_on_its_way)
+        self.held = HeldCommits(self._is_on_its_way, is_used=takes_copies)
 
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, ConsumerOffset | None]) -> Awaitable[Outcomes]:
         """Store the offsets, or delete them (None), in one commit, several where they are many; enqueued in this call.
@@ -287,13 +284,10 @@ class GroupOffsets:
             elif now_ms - since_ms >= remembered_ms:
                 del self._emptied[group_id]
 
-    def await_nothing(self) -> None:
-        """The node stops: what it does not know of other nodes it will not know, and clients go to its successor."""
-        self._takes_copies = False
-
     def stop(self) -> None:
         """The cell is left: its offsets may be changed elsewhere, and nothing is answered here any more."""
         self._stopped = True
+        self.held.close()
 
     async def _expire(self, group_id: str, is_over: Callable[[TopicPartition, ConsumerOffset], bool]) -> None:
         """Delete the offsets of a group that are over, and still are when their slice is committed. KafkaError."""
@@ -393,7 +387,7 @@ class GroupOffsets:
     def _unknown_yet(self, topic: str) -> KafkaError:
         """Return the refusal of what needs offsets of a topic that are not known. They are awaited from now on: the
         cell may have moved to another node."""
-        if not self._takes_copies:
+        if not self.held.is_used:
             return _lost()
         self._awaited.add(topic)
         text = "offsets are being read from another node of the broker; retry"
@@ -401,8 +395,6 @@ class GroupOffsets:
 
     def _is_on_its_way(self, partition: TopicPartition) -> bool:
         """Return True if the offsets of a partition are not known, and will be when another node has told them."""
-        if not self._takes_copies or self._stopped:
-            return False
         try:
             self._served(partition)
         except KafkaError as refusal:

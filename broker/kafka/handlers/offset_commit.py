@@ -6,6 +6,7 @@ generation; a client in no group commits while the group has no members. An unkn
 offset.metadata.max.bytes, is refused for itself; the rest is stored. Topics go by id from version 10. retention_time_ms
 (to version 4) counts from the commit. The membership is checked and the commit enqueued in the same step, so that a
 commit let through stands before what a later owner reads.
+Where a partition moves between nodes of the broker the commit is held for a moment (`held_commits.py`).
 What is named twice is answered twice and stored as it was named last, as in Kafka.
 In a group of the consumer protocol a member commits in its epoch, from version 9 on; or in an earlier one for
 partitions that it has had since (KIP-1251), else the whole is STALE_MEMBER_EPOCH.
@@ -33,6 +34,7 @@ from pqbroker.protocol.messages.offset_commit import (
 )
 
 if TYPE_CHECKING:
+    from pqbroker.pq.serving.held_commits import HeldCommits, Offsets
     from pqbroker.pq.serving.offsets import Outcomes, TopicPartition
 
 IDS_FROM_VERSION = 10
@@ -50,7 +52,7 @@ def serve(context: Context, request: OffsetCommitRequest) -> OffsetCommitRespons
         commit.begin(topic)
         for asked in topic.partitions:
             commit.add(asked)
-    return commit.enqueue_in_order()
+    return commit.enqueue()
 
 
 def refuse(context: Context, request: OffsetCommitRequest, code: ErrorCode, message: str) -> OffsetCommitResponse:
@@ -133,25 +135,28 @@ class _Commit:
         self._offsets[topic_partition] = _state(asked, self._now_ms, self._request.retention_time_ms, holder)
         self._slots.append((topic_partition, slot))
 
-    def enqueue_in_order(self) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-        """Do as `enqueue`, later where offsets of a partition are on their way from another node."""
-        held = self._context.node.cell.current.topics.offsets.held
-        return self._enqueue_held() if held.must_wait(self._request.group_id, self._offsets) else self.enqueue()
-
-    async def _enqueue_held(self) -> OffsetCommitResponse:
-        held = self._context.node.cell.current.topics.offsets.held
-        async with held.held(self._request.group_id, self._offsets):
-            enqueued = self.enqueue()
-        return enqueued if isinstance(enqueued, OffsetCommitResponse) else await enqueued
-
     def enqueue(self) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
         """Check who commits, and enqueue, both in this call; the answer comes when it is durable."""
+        held = self._context.node.cell.current.topics.offsets.held
+        if held.is_used:
+            return self._commit_in_order(held)
         try:
-            self._check()
+            enqueued = self._checked(self._offsets)
         except KafkaError as refusal:
             return self._refused(refusal)
-        offsets = self._context.node.cell.current.topics.offsets
-        return self._fill_in(offsets.commit(self._request.group_id, self._offsets))
+        return self._fill_in(enqueued)
+
+    async def _commit_in_order(self, held: "HeldCommits") -> OffsetCommitResponse:
+        """Do as `enqueue`, where other nodes of the broker have partitions."""
+        try:
+            return self._filled(await held.commit(self._request.group_id, self._offsets, self._checked))
+        except KafkaError as refusal:
+            return self._refused(refusal)
+
+    def _checked(self, offsets: "Offsets") -> "Awaitable[Outcomes]":
+        """Check who commits these, and enqueue them. KafkaError."""
+        self._check()
+        return self._context.node.cell.current.topics.offsets.commit(self._request.group_id, offsets)
 
     def _check(self) -> None:
         """KafkaError unless the group lets this client commit now; the commit is enqueued in the same call."""
@@ -179,9 +184,16 @@ class _Commit:
 
     async def _fill_in(self, committed: "Awaitable[Outcomes]") -> OffsetCommitResponse:
         outcomes = await committed
+        if not self._context.is_long:
+            return self._filled(outcomes)
         for topic_partition, slot in self._slots:
-            if self._context.is_long:
-                await self._context.breathe()
+            await self._context.breathe()
+            if error := outcomes[topic_partition]:
+                slot.error_code = error.code
+        return self._response
+
+    def _filled(self, outcomes: "Outcomes") -> OffsetCommitResponse:
+        for topic_partition, slot in self._slots:
             if error := outcomes[topic_partition]:
                 slot.error_code = error.code
         return self._response
