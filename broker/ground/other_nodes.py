@@ -68,5 +68,12 @@ class OtherNodes(AskedNodes, Protocol):
     def away(self) -> Mapping[int, str]:
         """Return why each node that does not serve does not."""
 
+    async def restart_all(self) -> Mapping[str, Any]:
+        """Have all nodes, this one too, be restarted one by one; return how far that is. NodeSilent, with the reason
+        where it is refused."""
+
+    async def restart_state(self) -> Mapping[str, Any]:
+        """Return how far the last restart of all nodes is. NodeSilent."""
+
     async def samples(self) -> Mapping[int, Sequence[Sample]]:
         """Return the samples of each. NodeSilent: all are needed."""

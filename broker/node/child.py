@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 import sys
+from typing import Any
 
 from pqbroker.broker.ground.open_files import raise_limit
 from pqbroker.broker.node.locations import Locations
@@ -38,6 +39,8 @@ SECRET_BYTES = 32
 PARENTS_SILENCE_S = 60.0
 """Seconds of silence after which a parent counts as dead. One that was stopped may come back; the end of its process
 closes the link at once."""
+PARENTS_ANSWER_S = 10.0
+"""Seconds that the parent process has to answer while this one serves."""
 FAILED = 1
 
 
@@ -74,6 +77,8 @@ class ParentsUser:
             self._server.keep_homes()
         elif method is PeerMethod.EMPTY_NODE:
             await self._server.empty_node(int(head))
+        elif method is PeerMethod.FILL_NODE:
+            await self._server.fill_node(int(head))
         else:
             raise PeerRefused(f"a node answers its parent no {method.name}")
         return encode_peer_call(method, None)
@@ -118,11 +123,16 @@ async def _run(parents: socket.socket, secret: bytes) -> int:
     begin_log(orders.log_level)
     stopping = stop_on_signals()
     user.gone.add_done_callback(lambda _: None if stopping.done() else stopping.set_result(None))
+
+    async def ask_parent(method: PeerMethod) -> Any:
+        _, told, _ = decode_peer_call(await link.ask(encode_peer_call(method, None), PARENTS_ANSWER_S))
+        return told
+
     with as_serve_errors(orders.data):
         settings = parse(BrokerSettings, orders.texts)
         set_log_format(settings.log_format)
         locations = Locations(orders.kafka, orders.http, orders.data)
-        start = ServeStart(settings, locations, orders.first_user, orders)
+        start = ServeStart(settings, locations, orders.first_user, orders, ask_parent)
 
         def ready(server: Server) -> None:
             user.serve(server)

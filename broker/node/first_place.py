@@ -195,6 +195,21 @@ class FirstPlace:
             raise NodeSilent(f"node {node}: {refused}") from refused
         return head, bytes(answered)
 
+    async def restart_all(self) -> Mapping[str, Any]:
+        """Have the parent process restart all nodes one by one. NodeSilent, with its reason where it refuses."""
+        return await self._ask_parent(PeerMethod.RESTART_NODES)
+
+    async def restart_state(self) -> Mapping[str, Any]:
+        """Return how far that is. NodeSilent."""
+        return await self._ask_parent(PeerMethod.RESTART_STATE)
+
+    async def _ask_parent(self, method: PeerMethod) -> Mapping[str, Any]:
+        try:
+            told: Mapping[str, Any] = await self._place.ask_parent(method)
+        except (LinkBroken, LinkBusy, PeerRefused) as refused:
+            raise NodeSilent(str(refused)) from refused
+        return told
+
     def tell_web(self, node: int, told: Any) -> None:
         link = self._link_of(node)
         if link is not None:
@@ -233,6 +248,19 @@ class FirstPlace:
             if isinstance(error, CommitRefused | EngineError | ShardLost):
                 raise PeerRefused(str(error)) from error
             raise
+
+    async def fill(self, node: int) -> None:
+        """Give a node that was restarted its cells again; return when it has them open. PeerRefused."""
+        try:
+            async with asyncio.timeout(ABSENT_S):
+                while node not in self._place.present:
+                    self._came.clear()
+                    await self._came.wait()
+            await self._node.cell.current.others.fill(node)
+        except TimeoutError:
+            raise PeerRefused("it is not linked to the first one") from None
+        except (BundleRefused, CommitRefused, EngineError, ShardLost) as refused:
+            raise PeerRefused(str(refused)) from refused
 
     def opened(self, link: PeerLink) -> None:
         self._ends[link] = []

@@ -1,9 +1,12 @@
 """Place of a node among the several of its broker; a broker of one node has none."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pqbroker.broker.ground.listeners import Listener
+from pqbroker.broker.peers.peer_link import PeerRefused
+from pqbroker.broker.peers.peer_methods import PeerMethod
 from pqbroker.broker.services.cells.cell_place import CellPlace
 from pqbroker.storage.engine import Engine
 from pqbroker.storage.ids import CellId, TabletId
@@ -15,6 +18,13 @@ if TYPE_CHECKING:
 
 FIRST: Final = 1
 """Number of the node that opens the system cell."""
+AskParent = Callable[[PeerMethod], Awaitable[Any]]
+"""Returns what the parent process answers. PeerRefused, LinkBusy, LinkBroken."""
+
+
+async def no_parent(method: PeerMethod) -> Any:
+    """Refuse what a parent process would answer."""
+    raise PeerRefused("this node has no parent process")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,7 @@ class NodePlace:
 
     present: set[int] = field(default_factory=set)
     """Numbers of the nodes that serve, as the first node knows them."""
+    ask_parent: AskParent = no_parent
 
     @property
     def cells(self) -> CellPlace:

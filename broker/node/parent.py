@@ -2,8 +2,8 @@
 
 It serves nothing. It locks the directory, holds the ports, starts the nodes, kills one that does not answer and starts
 one again that has ended, which `child_states.py` describes. A node is started again only after its process is gone, so
-no cell has two owners. After SIGHUP it restarts all nodes, one after the other. The lock of the directory belongs to
-the nodes too: while one of them still stops, no other parent starts.
+no cell has two owners. After SIGHUP, or where the first node asks, it restarts all nodes (`rolling_restart.py`). The
+lock of the directory belongs to the nodes too: while one of them still stops, no other parent starts.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from pqbroker.broker.node.child import SECRET_BYTES
 from pqbroker.broker.node.child_states import ChildEvent, ChildHistory, ChildState
 from pqbroker.broker.node.node_place import FIRST
 from pqbroker.broker.node.orders import Orders
+from pqbroker.broker.node.rolling_restart import RollingRestart
 from pqbroker.broker.node.serve import ServeError, ServeStart, WrongSettings, loop_factory, stop_on_signals
 from pqbroker.broker.peers.link_rules import LinkBusy, LinkTerms
 from pqbroker.broker.peers.peer_frames import LinkBroken
@@ -46,8 +47,6 @@ LEAVING_S: Final = 5.0
 KILL_LOOK_S: Final = 10.0
 STOP_BEYOND_DRAIN_S: Final = 20.0
 """Seconds that a node has to stop, beside its drain timeout, before it is killed."""
-EMPTYING_S: Final = 60.0
-"""Seconds that the cells of a node have to be open at others before its restart is given up."""
 KEEPING_S: Final = 2.0
 """Seconds that a first node has to note that all of them stop."""
 DIGITS_MAX: Final = 9
@@ -128,10 +127,11 @@ def _lock(data: Path) -> int:
 class NodeProcess:
     """The process of one node, over all its lives."""
 
-    def __init__(self, orders: Orders, settings: BrokerSettings, lock: int) -> None:
+    def __init__(self, orders: Orders, settings: BrokerSettings, lock: int, restarting: RollingRestart) -> None:
         self._orders = orders
         self._settings = settings
         self._lock = lock
+        self._restarting = restarting
         self._history = ChildHistory()
         self._process: asyncio.subprocess.Process | None = None
         self._stops = asyncio.Event()
@@ -255,9 +255,15 @@ class NodeProcess:
         self._history.step(ChildEvent.END, self._clock())
         return status
 
-    def take_orders(self) -> bytes:
-        """Return the orders for the process."""
-        return encode_peer_call(PeerMethod.ORDERS, self._orders.encode())
+    def answer(self, method: PeerMethod) -> Any:
+        """Answer the process. PeerRefused."""
+        if method is PeerMethod.ORDERS:
+            return self._orders.encode()
+        if method is PeerMethod.RESTART_NODES:
+            self._restarting.begin()
+        elif method is not PeerMethod.RESTART_STATE:
+            raise PeerRefused(f"a parent answers no {method.name}")
+        return self._restarting.document()
 
     def note_ready(self, told: Any) -> None:
         """Note that the process serves."""
@@ -320,9 +326,7 @@ class _Watch:
             method, _, _ = decode_peer_call(payload)
         except LinkBroken as broken:
             raise PeerRefused(str(broken)) from broken
-        if method is not PeerMethod.ORDERS:
-            raise PeerRefused(f"a parent answers no {method.name}")
-        return self._node.take_orders()
+        return encode_peer_call(method, self._node.answer(method))
 
     def closed(self, link: PeerLink, why: str) -> None:
         leaving_s = LEAVING_S if link.was_left else 0
@@ -342,58 +346,40 @@ class Parent:
         self._stop_s = settings.drain_timeout_ms / 1000 + STOP_BEYOND_DRAIN_S
         self._settings = settings
         self._lock = lock
-        self._restarting: asyncio.Task[None] | None = None
-        self._may_restart = False
-        """True once all nodes have served, until they stop."""
+        self._restarting = RollingRestart(self._stop_s)
 
     async def run(self) -> int:
         """Start the first node, then the others; print the line of a start; stop all after a signal. ServeError."""
         stopping = stop_on_signals()
         numbers = range(1, self._orders.nodes + 1)
-        nodes = [NodeProcess(self._orders.for_node(number), self._settings, self._lock) for number in numbers]
+        nodes = [
+            NodeProcess(self._orders.for_node(number), self._settings, self._lock, self._restarting)
+            for number in numbers
+        ]
         keeping: list[asyncio.Task[None]] = []
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._restart_soon, nodes)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._restart_soon)
         try:
             for some in (nodes[:1], nodes[1:]):
                 keeping += [asyncio.create_task(node.keep()) for node in some]
                 await _until_serving(some, [stopping, *keeping])
             if not stopping.done():
                 self._print_start(nodes[0].served.result())
-            self._may_restart = True
+            self._restarting.allow(nodes)
             await _first_of([stopping, *keeping])
             log.info("stopping: the nodes stop")
             await _keep_homes(nodes[0])
             return 0
         finally:
-            self._may_restart = False
-            if self._restarting is not None:
-                self._restarting.cancel()
+            self._restarting.close()
             await _stop_all(nodes, self._stop_s)
             for task in keeping:
                 task.cancel()
 
-    def _restart_soon(self, nodes: list[NodeProcess]) -> None:
-        if not self._may_restart:
-            log.warning("the nodes are not restarted: they start for the first time, or stop")
-            return
-        if self._restarting is not None and not self._restarting.done():
-            log.warning("the nodes are being restarted already")
-            return
-        self._restarting = asyncio.get_running_loop().create_task(self._restart_all(nodes))
-
-    async def _restart_all(self, nodes: list[NodeProcess]) -> None:
-        """Restart one node after the other, the first one last; each after others have taken its cells."""
-        for node in reversed(nodes):
-            try:
-                await nodes[0].ask(PeerMethod.EMPTY_NODE, node.number, EMPTYING_S)
-            except PeerRefused as refused:
-                log.error("node %d is not restarted, nor the others after it: %s", node.number, refused)
-                return
-            log.info("node %d is restarted", node.number)
-            if not await node.restart(self._stop_s):
-                log.error("node %d does not serve again; the others are not restarted", node.number)
-                return
-        log.info("all nodes were restarted")
+    def _restart_soon(self) -> None:
+        try:
+            self._restarting.begin()
+        except PeerRefused as refused:
+            log.warning("%s", refused)
 
     def _print_start(self, told: Any) -> None:
         orders = self._orders

@@ -44,6 +44,7 @@ from pqbroker.storage.engine_kinds import MEMORY, kind_of
 from pqbroker.storage.tablets.scheme_objects import STORED_USERS
 
 if TYPE_CHECKING:
+    from pqbroker.broker.node.node_place import AskParent
     from pqbroker.broker.node.orders import Orders
     from pqbroker.broker.node.parts import Node
     from pqbroker.broker.node.server import Server
@@ -178,12 +179,14 @@ def _first_user(name: str | None) -> FirstUser | None:
 
 @dataclass(frozen=True, slots=True)
 class ServeStart:
-    """Everything that a start goes by. `orders`: those of a parent process; None: the broker has one node."""
+    """Everything that a start goes by. `orders`: those of a parent process, which `ask_parent` asks; None: the broker
+    has one node."""
 
     settings: BrokerSettings
     locations: Locations
     first_user: FirstUser | None = None
     orders: "Orders | None" = None
+    ask_parent: "AskParent | None" = None
 
 
 async def _serve(start: ServeStart) -> int:
@@ -252,7 +255,8 @@ async def _make_server(start: ServeStart) -> "Server":
     if start.orders is not None:
         from pqbroker.broker.node.node_server import make_node_server
 
-        return await make_node_server(start.orders, settings)
+        assert start.ask_parent is not None, "whoever has orders has a parent"
+        return await make_node_server(start.orders, settings, start.ask_parent)
     kind = kind_of(locations.data)
     await kind.preview(locations.data, settings, check_start)
     return Server(settings, kind.engine(locations.data, settings), locations.kafka, locations.http)

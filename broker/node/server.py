@@ -357,6 +357,11 @@ class Server:
         assert self._first is not None
         await self._first.empty(node)
 
+    async def fill_node(self, node: int) -> None:
+        """Give a node that was restarted its cells again. PeerRefused."""
+        assert self._first is not None
+        await self._first.fill(node)
+
     def cut(self) -> None:
         """Cut every connection of Kafka clients, as the end of a process does: nothing more is answered."""
         for connection in self.node.connections:

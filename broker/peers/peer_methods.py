@@ -37,6 +37,12 @@ class PeerMethod(IntEnum):
     """The parent process says to the first node that all nodes stop: their cells stay where they are."""
     EMPTY_NODE = 11
     """The parent process has the first node move all cells away from a node that it restarts."""
+    FILL_NODE = 14
+    """The parent process has the first node give a node that was restarted its cells again."""
+    RESTART_NODES = 15
+    """The first node has its parent process restart all nodes one by one."""
+    RESTART_STATE = 16
+    """The first node asks its parent process how far that is."""
     SAMPLES = 12
     """The first node asks another one for the samples of its metrics."""
     WEB = 13

@@ -1,5 +1,6 @@
 """`pqbroker cluster`: the nodes of a cluster, whether its partitions are served, settings and clients of a node."""
 
+import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ from pqbroker.cli.http_address import CredentialsKept, UnsetAddress, learnt_http
 from pqbroker.cli.kafka.cluster import Cluster, Topic, settled
 from pqbroker.cli.kafka.configs import BROKER, CHANGED, alter_configs, describe_configs, is_default, source
 from pqbroker.cli.kafka.link import DEFAULT_KAFKA
-from pqbroker.cli.notices import tell
+from pqbroker.cli.notices import announce_wait, tell
 from pqbroker.cli.options import INT32_MAX, Broker, Http, Json, assignments
 from pqbroker.cli.output import say, show_bytes, show_json, show_table
 from pqbroker.cli.parsing import option
@@ -18,7 +19,11 @@ from pqbroker.cli.refusals import CommandError, WrongInput, near
 from pqbroker.cli.web import DEFAULT_HTTP, NobodyAnswers, Web
 from pqbroker.protocol.messages.describe_configs import DescribeConfigsResourceResult
 
-app = Family("Show a cluster's nodes, health, settings and clients.")
+app = Family("Show a cluster's nodes, health, settings and clients; restart the nodes of a pqbroker.")
+
+RESTART_S = 600.0
+"""Seconds that a restart of all nodes is waited for."""
+RESTART_LOOK_S = 0.2
 
 
 @declare(app, "info", "pqbroker cluster info")
@@ -145,6 +150,39 @@ def connections(http: Http = DEFAULT_HTTP, json: Json = False) -> None:
         return
     shown = ("id", "client_id", "address", "principal", "apis", "in", "out", "idle")
     show_table(shown, map(_connection_row, found))
+
+
+@declare(app, "restart", "pqbroker cluster restart")
+def restart(http: Http = DEFAULT_HTTP, json: Json = False) -> None:
+    """Restart all nodes of a pqbroker with several, one by one, while clients are served.
+
+    Each node stops once others have its cells open; the next one follows when it has them again. The command waits
+    until all were restarted; Ctrl-C ends the waiting, not the restart.
+    """
+    with Web(http) as web:
+        found = web.post("/v1/restart", {}, "state")
+    with announce_wait(f"restarting {found['nodes']} nodes", RESTART_S):
+        found = _until_restarted(http, found)
+    restarted = ", ".join(map(str, found["restarted"])) or "none"
+    if json:
+        show_json(found)
+    elif found["state"] == "done":
+        say(f"restarted the nodes {restarted}")
+    if found["state"] != "done":
+        raise CommandError(found["failure"] or f"not all nodes were restarted, only these: {restarted}")
+
+
+def _until_restarted(http: str, found: dict[str, Any]) -> dict[str, Any]:
+    """Return how far a restart of all nodes is, once it has ended. The first node, which answers, is restarted too."""
+    deadline = time.monotonic() + RESTART_S
+    while found["state"] == "running" and time.monotonic() < deadline:
+        time.sleep(RESTART_LOOK_S)
+        try:
+            with Web(http) as web:
+                found = web.get("/v1/restart", "state")
+        except CommandError:  # it stops or starts
+            continue
+    return found
 
 
 def _connection_row(one: Mapping[str, Any]) -> tuple[object, ...]:

@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, str] = {
     "group list": "", "group describe": "{g}", "group reset": "{g} --topic {t} --to earliest",
     "group delete": "{g} --yes",
     "cluster info": "", "cluster health": "", "cluster settings": "", "cluster connections": "",
+    "cluster restart": "",
     "acl add": "--allow User:ann --operation read --topic {t}", "acl list": "", "acl remove": "--topic {t} --yes",
     "acl needs": "", "quota list": "", "quota set": "--for-user ann --produce 1000000",
     "quota remove": "--for-user ann",
@@ -81,8 +82,9 @@ OF_SORTED_TABLES = frozenset(
 OF_OTHER_RULES = OF_SORTED_TABLES | frozenset(
     (
         "acl add", "acl list", "acl remove", "token create", "token revoke", "user add", "user password", "user remove",
-        "backup", "bundle remove", "cell create", "cell move", "cell remove", "cluster health", "group delete",
-        "table alter", "table freeze", "table mount", "table remount", "table reshard", "table unfreeze", "tablet kv",
+        "backup", "bundle remove", "cell create", "cell move", "cell remove", "cluster health",
+        "cluster restart", "group delete", "table alter", "table freeze", "table mount", "table remount",
+        "table reshard", "table unfreeze", "tablet kv",
         "tablet move",
         "queue end-session", "queue push", "queue unregister",
         "topic clean", "topic grow", "transaction abort", "transaction describe", "transaction resolve",

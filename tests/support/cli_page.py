@@ -134,6 +134,7 @@ KEYS = {
         "conditions (kind, severity, place, since, affects, cause, cure)"
     ),
     "cluster settings": "node, settings (name: value, source)",
+    "cluster restart": "state (done, failed, running), nodes, restarted (their numbers), failure",
     "cluster connections": (
         "id, client_id, address, listener, principal, apis, bytes_in, bytes_out, idle_ms, requests"
     ),
@@ -230,7 +231,10 @@ KEYS = {
 }
 """The tests of each command compare them with what it prints."""
 FAMILIES_OVER_HTTP = ("tablet ", "table ", "queue ", "transaction ", "features ", "cell ", "bundle ", "token ")
-OVER_HTTP = {"sql", "get", "list", "exists", "set", "backup", "cluster connections", "topic clean", "acl needs"}
+OVER_HTTP = {
+    "sql", "get", "list", "exists", "set", "backup", "cluster connections", "cluster restart", "topic clean",
+    "acl needs",
+}  # fmt: skip
 """Commands beside these families that ask the HTTP address of a broker of ours."""
 OVER_BOTH = {"acl remove", "cluster health", "top"}
 """Commands that ask a broker's Kafka address, and that over HTTP where one is given."""

@@ -99,9 +99,9 @@ class SeveralNodes:
 
 
 @contextlib.contextmanager
-def several_nodes(place: Path, settings: Mapping[str, str]) -> Iterator[SeveralNodes]:
-    """Two nodes that serve, with their data and log in a directory, until the block ends."""
-    several = SeveralNodes(place / "data", 2, settings, place / "log")
+def several_nodes(place: Path, settings: Mapping[str, str], count: int = 2) -> Iterator[SeveralNodes]:
+    """Nodes that serve, with their data and log in a directory, until the block ends."""
+    several = SeveralNodes(place / "data", count, settings, place / "log")
     try:
         several.start()
         yield several

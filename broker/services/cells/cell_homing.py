@@ -83,6 +83,10 @@ class CellHoming:
         for cell in moved:  # what the node before has named counts no more
             self._place.elsewhere.pop(cell, None)
 
+    def given_to(self, node: int) -> list[CellId]:
+        """Return the cells that are a node's own, wherever they are open now."""
+        return [cell for cell, home in sorted(self._hive.homes.items()) if home.given == node]
+
     def away(self, nodes: set[int]) -> CellHome | None:
         """Return the home of a cell that should come back to one of these nodes; None: there is none."""
         for _, home in sorted(self._hive.homes.items()):

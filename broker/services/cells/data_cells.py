@@ -262,6 +262,14 @@ class DataCells:
         await self.follow_homes()
         await self._until_open(cell)
 
+    async def fill(self, node: int) -> None:
+        """Have a node that is back run all cells again that are its own; return when it has them open. Raises as
+        `give`."""
+        while await self.give_back({node}):
+            pass
+        for cell in self._homing.given_to(node):  # others may have given it some meanwhile
+            await self._until_open(cell)
+
     async def give_back(self, nodes: set[int]) -> bool:
         """Have one of these nodes, which was gone, run a cell again that is its own. False: there is none. Raises as
         `give`."""

@@ -135,4 +135,4 @@ async def work_away(caller: TablesCaller, node: int, table: SortedTable, work: T
         raise TableError("NODE_SILENT", str(silent), _SILENT_CURE) from None
     except (LookupError, TypeError, ValueError) as bad:
         text = f"node {node} sent no answer that this version knows: {bad!r}"
-        raise TableError("NODE_SILENT", text, "Restart the nodes: SIGHUP at their parent does so.") from None
+        raise TableError("NODE_SILENT", text, "Restart the nodes: `pqbroker cluster restart`.") from None

@@ -145,4 +145,4 @@ def _problem(node: int, told: Any) -> Problem:
 def unknown_answer(node: int) -> Problem:
     """Refuse what another node answered: no version of this one knows it."""
     text = f"node {node} sent no answer that this version knows"
-    return Problem(503, "NODE_SILENT", text, "Restart the nodes: SIGHUP at their parent does so one after the other.")
+    return Problem(503, "NODE_SILENT", text, "Restart the nodes: `pqbroker cluster restart` does so one by one.")

@@ -45,7 +45,7 @@ async def ask(call: Call, node: int, route: Route, *, query: Any = None, body: A
 def unknown(node: int) -> Problem:
     """Return the problem of an answer that is none."""
     text = f"node {node} sent no answer that this version knows"
-    return Problem(503, "NODE_SILENT", text, "Restart the nodes: SIGHUP at their parent does so one after the other.")
+    return Problem(503, "NODE_SILENT", text, "Restart the nodes: `pqbroker cluster restart` does so one by one.")
 
 
 async def look_up(call: Call, timestamp: int | None) -> list[Any]:

@@ -106,9 +106,9 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
     await web.ask("POST", "/v1/groups/t/offsets", bodies["POST", "/v1/groups/{name}/offsets"])
     resolving = "/v1/transactions/{transaction}/resolve"  # tests/broker/services/commits/test_resolving.py
     of_users = ("/v1/users/{name}", "/v1/tokens", "/v1/tokens/{name}")  # test_users.py
-    # test_acls.py, test_quotas.py, tests/cli/test_backup.py, test_events.py, test_search.py
+    # test_acls.py, test_quotas.py, tests/cli/test_backup.py, test_events.py, test_search.py, test_rolling_restart.py
     search = "/v1/topics/{name}/search"
-    elsewhere = ("/v1/acls", "/v1/quotas", "/v1/backups", "/v1/events", search, *of_users, resolving)
+    elsewhere = ("/v1/acls", "/v1/quotas", "/v1/backups", "/v1/restart", "/v1/events", search, *of_users, resolving)
     there = [route for route in ROUTES if route.path not in elsewhere]
     for route in sorted(there, key=_deepest_deleted_first):
         is_of_sorted = route.path.endswith(("/lookup", "/inside", "/compaction"))
@@ -134,11 +134,11 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
 
 def test_what_is_shown_names_its_cell() -> None:
     """Tests alone reach faults and the clock; a follower's events name it one by one; the document is every cell's, and
-    so are bundles and users."""
+    so are bundles, users and a restart of all nodes."""
     others = (
         "acls/needs", "tables", "test/", "events", "openapi.json", "blobs", "cells", "bundles", "tree/",
         "materializations", "transactions", "queues", "users", "tokens",
-        "moves", "rights",
+        "moves", "rights", "restart",
     )  # fmt: skip
     shown = [each for each in ROUTES if each.method == "GET" and not each.path.removeprefix("/v1/").startswith(others)]
     assert len(shown) > 10

@@ -38,6 +38,12 @@ class Linked:
     async def samples(self) -> Mapping[int, Any]:
         return {}
 
+    async def restart_all(self) -> Mapping[str, Any]:
+        raise NodeSilent("nothing is restarted there")
+
+    async def restart_state(self) -> Mapping[str, Any]:
+        raise NodeSilent("nothing is restarted there")
+
     def states(self) -> Mapping[int, NodeState]:
         return {}
 
