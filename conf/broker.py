@@ -136,18 +136,20 @@ class BrokerSettings:
     node_bytes_max: int = setting(
         "pqbroker.inflight.bytes.max", Kind.LONG, 256 * MIB,
         "Request bytes of all connections, being served or arriving; above, reading pauses. The last eighth is kept "
-        "for addresses with few.",
+        "for addresses with few. Several nodes share it.",
         low=1024,
     )  # fmt: skip
     reserved_bytes: int = setting(
         "pqbroker.reserved.bytes", Kind.LONG, 64 * MIB,
-        "Part of pqbroker.inflight.bytes.max reserved for requests up to 64 KiB, a quarter of it at most.",
+        "Part of pqbroker.inflight.bytes.max reserved for requests up to 64 KiB, a quarter of it at most. "
+        "Several nodes share it.",
         low=0,
     )  # fmt: skip
     unfinished_bytes_max: int = setting(
         "pqbroker.unfinished.bytes.max", Kind.LONG, 128 * MIB,
         "Bytes of requests over 64 KiB that have arrived in part, at most half of pqbroker.inflight.bytes.max. Above, "
-        "a connection closes: one whose request makes no progress, else the last to begin. One alone is never closed.",
+        "a connection closes: one whose request makes no progress, else the last to begin. One alone is never closed. "
+        "Several nodes share it.",
         low=0,
     )  # fmt: skip
     unfinished_stall_ms: int = setting(
@@ -169,7 +171,7 @@ class BrokerSettings:
     unsent_bytes_max: int = setting(
         "pqbroker.unsent.bytes.max", Kind.LONG, 128 * MIB,
         "Bytes of long requests and answers being served, and of answers that clients have not read; above, answers "
-        "over 64 KiB wait. The last eighth is kept for the first MiB of each address.",
+        "over 64 KiB wait. The last eighth is kept for the first MiB of each address. Several nodes share it.",
         low=MIB,
     )  # fmt: skip
     answer_stall_ms: int = setting(
@@ -212,17 +214,18 @@ class BrokerSettings:
         "refused.", low=MIB,
     )  # fmt: skip
     cache_bytes: int = setting(
-        "pqbroker.cache.bytes", Kind.LONG, 128 * MIB, "Bytes of the node's cache of blobs read from disk.", low=0
-    )
+        "pqbroker.cache.bytes", Kind.LONG, 128 * MIB,
+        "Bytes of the cache of blobs read from disk. Several nodes share it.", low=0,
+    )  # fmt: skip
     sent_files_max: int = setting(
         "pqbroker.sent.files.max", Kind.INT, 128,
-        "Segment files that answers to clients hold open at once, on the whole node; above, answers are read into "
-        "memory first. 0: always.",
+        "Segment files that answers to clients hold open at once, all together; above, answers are read into "
+        "memory first. 0: always. Several nodes share it.",
         low=0, high=65_536,
     )  # fmt: skip
     head_bytes: int = setting(
         "pqbroker.head.bytes", Kind.LONG, 256 * MIB,
-        "Bytes of heads (newest records) that the node keeps in memory.", low=MIB
+        "Bytes of heads (newest records) that are kept in memory. Several nodes share it.", low=MIB
     )
     memory_engine_bytes: int = setting(
         "pqbroker.memory.engine.bytes", Kind.LONG, 1024 * MIB,

@@ -14,26 +14,30 @@ ATTRIBUTE_SETS_MAX = setting(
 STORES_BYTES_MAX = setting(
     "pqbroker.table.stores.bytes.max", Kind.LONG, 256 * MIB,
     "Memory of the rows of all sorted tables that are in no chunk yet, at most, prepared rows included; "
-    "one table has half of it. Near it the largest stores are flushed, and at it writes are refused.", low=MIB,
+    "one table has half of it. Near it the largest stores are flushed, and at it writes are refused. "
+    "Several nodes share it.", low=MIB,
 )  # fmt: skip
 BLOCKS_BYTES_MAX = setting(
     "pqbroker.table.blocks.bytes.max", Kind.LONG, 64 * MIB,
-    "Memory of the blocks and indexes of chunks of sorted tables that are kept for lookups, at most.", low=0,
+    "Memory of the blocks and indexes of chunks of sorted tables that are kept for lookups, at most. "
+    "Several nodes share it.", low=0,
 )  # fmt: skip
 FLUSHES_MAX = setting(
-    "pqbroker.table.flushes.max", Kind.INT, 2, "Flushes of sorted tables at once, each in a process.", low=1, high=16
-)
+    "pqbroker.table.flushes.max", Kind.INT, 2,
+    "Flushes of sorted tables at once, each in a process. Several nodes share it.", low=1, high=16,
+)  # fmt: skip
 COMPACTIONS_MAX = setting(
     "pqbroker.table.compactions.max", Kind.INT, 1,
-    "Compactions of sorted tables at once, each in a process; 0: none.", low=0, high=16,
+    "Compactions of sorted tables at once, each in a process; 0: none. Several nodes share it.", low=0, high=16,
 )  # fmt: skip
 PARTITIONINGS_MAX = setting(
     "pqbroker.table.partitionings.max", Kind.INT, 1,
-    "Partitionings of sorted tables at once, each in a process; 0: none.", low=0, high=16,
+    "Partitionings of sorted tables at once, each in a process; 0: none. Several nodes share it.", low=0, high=16,
 )  # fmt: skip
 MERGE_RATE = setting(
     "pqbroker.table.merge.bytes.per.second", Kind.LONG, 64 * MIB,
-    "Bytes of chunks that flushes, compactions and partitionings write in a second at most, together.", low=64 << 10,
+    "Bytes of chunks that flushes, compactions and partitionings write in a second at most, together. "
+    "Several nodes share it.", low=64 << 10,
 )  # fmt: skip
 MERGE_MEMORY = setting(
     "pqbroker.table.merge.memory.bytes.max", Kind.LONG, 1024 * MIB,

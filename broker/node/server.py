@@ -67,6 +67,7 @@ from pqbroker.broker.services.logins.logins import NO_KEYS, Logins
 from pqbroker.broker.services.producer_ids import ProducerIds, allocate
 from pqbroker.broker.services.quotas.client_quotas import ClientQuotas
 from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.node_shares import share_of
 from pqbroker.storage.engine import Engine, PoolStats
 from pqbroker.storage.faults import FaultyEngine
 from pqbroker.storage.ids import SYSTEM_CELL
@@ -155,6 +156,8 @@ class Server:
         self._http_close: Callable[[], Awaitable[None]] | None = None
         self._place = kafka if isinstance(kafka, NodePlace) else None
         """None: the broker has one node."""
+        self._own_share = share_of(settings, 1 if self._place is None else self._place.count)
+        """Settings with this node's parts of what several nodes share."""
         self._member = None if self._place is None else self._place.member
         self.listeners = _listeners_of(kafka)
         self._http = Listener(HTTP_NAME, http) if isinstance(http, Address) else http
@@ -218,7 +221,7 @@ class Server:
             logging.getLogger(PACKAGE).removeHandler(self._log_tail)
             raise
         self.failed = self._cell.failed
-        receiving = Receiving(self._settings, loop)
+        receiving = Receiving(self._own_share, loop)
         self.node = self._node(loop, Metrics(partial(self._sample, receiving)))
         if self._tls is not None:
             self._tls.begin(loop, lambda: self.node.settings, self._audit)
@@ -411,7 +414,7 @@ class Server:
             cluster_id=self._cell.current.scheme.cluster_id,
             leaders=self._leaders(),
             turns=Turns(loop),
-            answers=AnswerBudget(settings.unsent_bytes_max, loop.time),
+            answers=AnswerBudget(self._own_share.unsent_bytes_max, loop.time),
             connections=connections,
             logins=Logins(
                 loop, lambda: self._cell.current.scheme, lambda: self.node.settings, self._clock, self._keys

@@ -33,6 +33,7 @@ from pqbroker.broker.services.transactional_producers.admission import BatchAdmi
 from pqbroker.broker.services.transactional_producers.producers import EndCounters, TransactionalProducers
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.group_times import check_consumer_settings
+from pqbroker.conf.node_shares import share_of
 from pqbroker.conf.storage import parse_pools, parse_profile
 from pqbroker.pq.serving.timestamps import NodeTime
 from pqbroker.pq.serving.topic import Topic
@@ -154,12 +155,13 @@ async def _start_all(cell: Cell, around: CellSurroundings) -> OpenCell:
         host = TabletHost(cell)
         hive, cells, scheme = await _open_known(host, place)
         in_force = layers_of(settings, scheme.settings).in_force
-        topics = Topics(cells, scheme, settings=in_force, clock=clock)
+        own = share_of(in_force, place.count)
+        topics = Topics(cells, scheme, settings=own, clock=clock)
         now = NodeSettings(settings, scheme.settings, topics.configure_node, place.ids(settings.node_id))
         time = NodeTime(clock, topics.share.timestamps)
         unfinished = topics.share.unfinished
         share = SortedShare(
-            time, sorted_settings(in_force), topics.memory.key_values, unfinished=unfinished, topics=topics
+            time, sorted_settings(own), topics.memory.key_values, unfinished=unfinished, topics=topics
         )
         sorted_tables = SortedTables(cells, scheme, share)
         objects = (topics, sorted_tables)
