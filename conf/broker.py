@@ -59,8 +59,8 @@ class BrokerSettings:
     advertised_listeners: str = setting(
         "advertised.listeners", Kind.STRING, "",
         "[NAME://]HOST:PORT that clients connect to, for each listener (`--kafka`) by its name; with one listener the "
-        "first counts; empty: the address that the client connected to. Of several nodes each has its port above this "
-        "one, and its id stands for {node} in the host.",
+        "first counts; empty: the address that the client connected to. {port} is the port that the listener has. Of "
+        "several nodes each has its port above this one, and its id stands for {node} in the host.",
     )  # fmt: skip
     protocol_map: str = tls.PROTOCOL_MAP
     handshakes_max: int = tls.HANDSHAKES_MAX

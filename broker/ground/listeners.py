@@ -100,23 +100,24 @@ def advertised_addresses(listeners: Sequence[Listener], text: str) -> Mapping[st
     """Return where each listener sends its clients (`advertised.listeners`), by name. Raise AddressError.
 
     A listener without an entry sends them where they came. A node with one listener takes the entry of its name, or
-    else the first.
+    else the first. {port} in an entry stands for the port that the listener has.
     """
     if not text:
         return {}
     try:
-        told = {listener.name: listener.address for listener in parse_listeners(text)}
+        told = {listener.name: listener.address for listener in parse_listeners(text.replace("{port}", "0"))}
     except AddressError as error:
         raise AddressError(f"advertised.listeners: {error}") from None
     names = [listener.name for listener in listeners]
     if len(names) == 1:
-        return {names[0]: told.get(names[0]) or next(iter(told.values()))}
+        told = {names[0]: told.get(names[0]) or next(iter(told.values()))}
     unknown = sorted(told.keys() - set(names))
     if unknown:
         raise AddressError(
             f"advertised.listeners names {', '.join(unknown)}; the listeners are {', '.join(names)}: use their names"
         )
-    return told
+    ports = {listener.name: listener.address.port for listener in listeners}
+    return {name: replace(address, port=address.port or ports[name]) for name, address in told.items()}
 
 
 class CannotListen(Exception):

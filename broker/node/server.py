@@ -197,12 +197,13 @@ class Server:
         AddressError and ConfigError for invalid settings.
         """
         loop = asyncio.get_running_loop()
-        advertised = advertised_addresses(self.listeners, self._settings.advertised_listeners)
+        advertised_addresses(self.listeners, self._settings.advertised_listeners)  # before anything is open
         check_listeners(self._settings, self.listeners)
         if self._tls is not None:
             self._tls.load(self._settings)
         bound = bind_all(self.listeners)
         self.listeners = tuple(listener for listener, _ in bound)
+        advertised = advertised_addresses(self.listeners, self._settings.advertised_listeners)
         logging.getLogger(PACKAGE).addHandler(self._log_tail)
         try:
             if self._member is not None:

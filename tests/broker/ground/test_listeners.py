@@ -93,6 +93,8 @@ def test_listeners_that_cannot_be_told_apart_are_refused(text: str, word: str) -
         ("Y://a:1", "X://b:2,Y://c:3", {"Y": "c:3"}),
         ("X://a:1,Y://a:2", "X://b:2,Y://c:3", {"X": "b:2", "Y": "c:3"}),
         ("X://a:1,Y://a:2", "Y://c:3", {"Y": "c:3"}),
+        ("a:1", "b:{port}", {"PLAINTEXT": "b:1"}),
+        ("X://a:1,Y://a:2", "X://b:{port},Y://c-{node}:{port}", {"X": "b:1", "Y": "c-{node}:2"}),
     ],
 )
 def test_each_listener_tells_what_is_advertised_for_it(listeners: str, text: str, told: dict[str, str]) -> None:

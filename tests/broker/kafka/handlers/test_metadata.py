@@ -142,3 +142,11 @@ async def test_an_advertised_host_may_have_the_id_of_each_node(start: Callable[.
     node = await start(node_id=7, advertised_listeners="PLAINTEXT://node-{node}.example:19092")
     response = await ask(await node.connect())
     assert (response.brokers[0].host, response.brokers[0].port) == ("node-7.example", 19092)
+
+
+async def test_an_advertised_port_may_be_the_one_that_the_listener_has(start: Callable[..., Awaitable[Node]]) -> None:
+    node = await start(advertised_listeners="PLAINTEXT://broker.example:{port}")
+    response = await ask(await node.connect())
+    (listener,) = node.server.listeners
+    assert listener.address.port > 0
+    assert (response.brokers[0].host, response.brokers[0].port) == ("broker.example", listener.address.port)
