@@ -94,10 +94,16 @@ async def test_only_what_passes_is_committed_again_and_nothing_by_a_node_that_st
 async def test_a_commit_is_not_tried_again_behind_a_later_one_of_its_partition(partitions: Partitions) -> None:
     kept = partitions.kept = asyncio.get_running_loop().create_future()
     first = partitions.begin(1, HERE)
-    assert await partitions.begin(2, HERE) == {HERE: None}
+    await asyncio.sleep(0)
+    of_second = partitions.kept = asyncio.get_running_loop().create_future()
+    second = partitions.begin(2, HERE)
+    await asyncio.sleep(0)
     kept.set_result({HERE: LOST})
     assert await first == {HERE: LOST}
+    of_second.set_result({HERE: None})
+    assert await second == {HERE: None}
     assert partitions.enqueued == [1, 2]
+    assert await partitions.begin(3, HERE) == {HERE: None}
 
 
 async def test_a_member_that_has_left_does_not_commit_again(partitions: Partitions) -> None:
