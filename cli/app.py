@@ -215,7 +215,7 @@ COMMANDS: Mapping[str, tuple[str, Callable[[], Family]]] = {
     "consume": ("Print the records of topics, up to their current end.", _consume),
     "topic": ("List, create, describe, change and delete topics.", _topic),
     "group": ("List, describe, reset and delete consumer groups.", _group),
-    "cluster": ("Show a cluster's nodes, health, settings and clients.", _cluster),
+    "cluster": ("Show a cluster's nodes, health, settings and clients; restart its nodes.", _cluster),
     "top": ("Show topics by rate and groups by lag, refreshed until Ctrl-C.", _top),
     "sql": ("Query topics and tables with SQL.", _sql),
     "tablet": ("List, show, restart and move the tablets of a pqbroker.", _tablet),

@@ -19,7 +19,7 @@ from pqbroker.cli.refusals import CommandError, WrongInput, near
 from pqbroker.cli.web import DEFAULT_HTTP, NobodyAnswers, Web
 from pqbroker.protocol.messages.describe_configs import DescribeConfigsResourceResult
 
-app = Family("Show a cluster's nodes, health, settings and clients; restart the nodes of a pqbroker.")
+app = Family("Show a cluster's nodes, health, settings and clients; restart its nodes.")
 
 RESTART_S = 600.0
 """Seconds that a restart of all nodes is waited for."""
