@@ -30,7 +30,6 @@ from pqbroker.broker.peers.link_rules import LinkBusy, LinkTerms
 from pqbroker.broker.peers.peer_frames import LinkBroken
 from pqbroker.broker.peers.peer_link import PeerLink, PeerRefused
 from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call, encode_peer_call
-from pqbroker.broker.services.cells.cell_place import CELLS_PER_NODE
 from pqbroker.conf.addresses import parse_address
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.peers import NODES_MAX
@@ -70,17 +69,17 @@ def count_nodes(text: str, settings: BrokerSettings, data: str) -> int:
         raise WrongSettings(f"--nodes is {nodes}; a broker has 1 to {NODES_MAX}")
     if nodes > 1 and data == MEMORY:
         raise WrongSettings(f"--nodes is {nodes}, and nodes share no memory: give --data a directory, or --nodes 1")
-    if nodes > 1 and CELLS_PER_NODE * nodes > settings.cells_max:
+    if nodes > max(1, settings.cells_max):
         raise WrongSettings(
-            f"--nodes is {nodes}, which needs {CELLS_PER_NODE * nodes} data cells, and pqbroker.cells.max is "
-            f"{settings.cells_max}: raise it, or have fewer nodes"
+            f"--nodes is {nodes}, which needs as many data cells, and pqbroker.cells.max is {settings.cells_max}: "
+            "raise it, or have fewer nodes"
         )
     return nodes
 
 
 def _nodes_for_cores(settings: BrokerSettings, data: str) -> int:
     """Return a node for each core, as far as the limit of cells and the data allow."""
-    most = 1 if data == MEMORY else min(NODES_MAX, settings.cells_max // CELLS_PER_NODE)
+    most = 1 if data == MEMORY else min(NODES_MAX, settings.cells_max)
     return max(1, min(os.cpu_count() or 1, most))
 
 

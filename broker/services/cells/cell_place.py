@@ -13,8 +13,6 @@ from pqbroker.storage.engine import Engine
 from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.tablets.scheme import AskTimestamps, Scheme
 
-CELLS_PER_NODE = 2
-"""Data cells for each node that a start with several nodes makes, where there are fewer than nodes."""
 
 class CopiedRows(Protocol):
     """Rows of scheme and hive from the node that has them."""
@@ -51,7 +49,7 @@ class CellPlace:
         return range(first, first + self.count)
 
     def missing_cells(self, known: Sequence[CellId]) -> int:
-        """Return how many data cells a start makes beside the known ones: enough for all nodes, where some of them
-        would have none."""
-        is_short = self.count > 1 and self.mirrored is None and len(known) < self.count
-        return CELLS_PER_NODE * self.count - len(known) if is_short else 0
+        """Return how many data cells a start makes beside the known ones: one for each node. More would make its rounds
+        smaller: each cell has rounds of its own, with a sync for each."""
+        makes = self.count > 1 and self.mirrored is None
+        return max(self.count - len(known), 0) if makes else 0

@@ -313,7 +313,7 @@ def test_auto_is_a_node_for_each_core(monkeypatch: pytest.MonkeyPatch) -> None:
     assert count_nodes("auto", FOR_TESTS, "data") == 3
     monkeypatch.setattr(os, "cpu_count", lambda: 1000)
     assert count_nodes("auto", FOR_TESTS, "data") == NODES_MAX
-    assert count_nodes("auto", BrokerSettings(), "data") == 8  # for 16 cells, the default
+    assert count_nodes("auto", BrokerSettings(), "data") == 16  # as many as cells, by default
     assert count_nodes("auto", FOR_TESTS, MEMORY) == 1
 
 
@@ -327,7 +327,7 @@ def test_auto_is_a_node_for_each_core(monkeypatch: pytest.MonkeyPatch) -> None:
         ("", "data", FOR_TESTS, "give a number from 1 to 32, or auto"),
         ("9" * 5000, "data", FOR_TESTS, "give a number from 1 to 32, or auto"),
         ("2", MEMORY, FOR_TESTS, "nodes share no memory: give --data a directory"),
-        ("9", "data", BrokerSettings(), "needs 18 data cells, and pqbroker.cells.max is 16: raise it"),
+        ("17", "data", BrokerSettings(), "needs as many data cells, and pqbroker.cells.max is 16: raise it"),
     ],
 )
 def test_other_numbers_of_nodes_are_refused(text: str, data: str, settings: BrokerSettings, cause: str) -> None:

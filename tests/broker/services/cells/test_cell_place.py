@@ -26,9 +26,9 @@ ENGINE = MemoryEngine(1 << 20)
 CELLS = [CellId(cell) for cell in range(1, 7)]
 
 
-def test_a_start_makes_cells_where_a_node_would_have_none() -> None:
+def test_a_start_makes_one_cell_for_each_node_that_would_have_none() -> None:
     first = CellPlace(ENGINE, 1, 3)
-    assert [first.missing_cells(CELLS[:known]) for known in range(5)] == [6, 5, 4, 0, 0]
+    assert [first.missing_cells(CELLS[:known]) for known in range(5)] == [3, 2, 1, 0, 0]
     assert CellPlace(ENGINE).missing_cells([]) == 0
     assert CellPlace(ENGINE, 2, 3, mirrored=cast(Any, object())).missing_cells([]) == 0
 
