@@ -91,6 +91,11 @@ class Health:
         self.look(node)
         return self._conditions.holding
 
+    @property
+    def found(self) -> list[Condition]:
+        """Return what the last look has found, which is at most `HEALTH_LOOK_S` ago."""
+        return self._conditions.holding
+
     def by_kind(self, node: HealthyNode) -> dict[str, int]:
         """Return the number of conditions by kind; a kind without any has 0."""
         counted = Counter(condition.symptom.kind for condition in self.conditions(node))

@@ -6,17 +6,20 @@ import signal
 import socket
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from pqbroker.broker.ground.other_nodes import NodeState
 from pqbroker.broker.ground.series import COUNTERS, GAUGES
+from pqbroker.broker.node import reports
 from pqbroker.broker.node.figures import whole_figures
-from pqbroker.broker.node.reports import PartitionEnd
+from pqbroker.broker.node.reports import NodeReports, PartitionEnd
+from pqbroker.broker.peers.peer_methods import PeerMethod, decode_peer_call
 from tests.broker.node.test_groups_over_nodes import PATIENCE_S, at_node
 from tests.broker.node.test_http_over_nodes import call, open_stream, spread, write
 from tests.support.several_nodes import SeveralNodes, several_nodes
@@ -30,6 +33,96 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralNodes]:
     settings = {"pqbroker.node.silence.ms": "10000", "max.connections": str(CONNECTIONS_MAX)}
     with several_nodes(tmp_path_factory.mktemp("nodes"), settings) as running:
         yield running
+
+
+class Reported:
+    """Reports of a node whose parts are what a test says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s, self.looks = 0.0, 0
+        self.conditions: list[str] = []
+        self.notes: list[PeerMethod] = []
+        self.requests, self.starts = SimpleNamespace(count=0), SimpleNamespace(count=0)
+        topics = SimpleNamespace(
+            memory=SimpleNamespace(key_values=SimpleNamespace(requests=self.requests), starts=self.starts),
+            offsets=SimpleNamespace(places=self._look),
+        )
+        found = lambda: [SimpleNamespace(document=lambda one=one: one) for one in self.conditions]  # noqa: E731
+        node = SimpleNamespace(
+            loop=SimpleNamespace(time=lambda: self.now_s), metrics=None, health=Found(found), turns=self,
+            cell=SimpleNamespace(current=SimpleNamespace(topics=topics)),
+        )  # fmt: skip
+        monkeypatch.setattr(reports, "read_figures", lambda *_, **__: {})
+        self.reports = NodeReports(cast(Any, node), self._take)
+
+    async def look(self) -> list[PeerMethod]:
+        """Have the node look for what is to be reported; return what it has."""
+        self.notes.clear()
+        self.reports._report_state()
+        await self.reports._report_ends()
+        return self.notes
+
+    async def finish(self, steps: Iterator[None]) -> list[PartitionEnd]:
+        """Return what steps return, as the turns of a node do."""
+        try:
+            while True:
+                next(steps)
+        except StopIteration as done:
+            return list(done.value)
+
+    def _take(self, payload: bytes) -> bool:
+        self.notes.append(decode_peer_call(payload)[0])
+        return True
+
+    def _look(self) -> list[tuple[str, int]]:
+        self.looks += 1
+        return []
+
+
+class Found:
+    """The health of a node."""
+
+    def __init__(self, found: Callable[[], list[Any]]) -> None:
+        self._found = found
+
+    @property
+    def found(self) -> list[Any]:
+        return self._found()
+
+
+async def test_what_has_not_changed_is_not_reported_again_within_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Reported(monkeypatch)
+    assert await node.look() == [PeerMethod.STATE]
+    node.now_s = 0.5
+    assert await node.look() == []
+    node.conditions = ["slow disk"]
+    assert await node.look() == [PeerMethod.STATE]
+    node.conditions = []
+    assert await node.look() == [PeerMethod.STATE]
+    assert await node.look() == []
+    node.now_s = 1.6
+    assert await node.look() == [PeerMethod.STATE]
+    node.reports.forget()
+    assert await node.look() == [PeerMethod.STATE]
+
+
+async def test_ends_are_looked_at_only_where_tablets_have_done_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Reported(monkeypatch)
+
+    async def looks() -> int:
+        node.looks = 0
+        for _ in range(5):
+            await node.look()
+        return node.looks
+
+    assert await looks() == 2  # what a request that is counted already moves a moment later is seen too
+    assert await looks() == 0
+    node.requests.count += 1
+    assert await looks() == 2
+    node.starts.count += 1
+    assert await looks() == 2
+    node.reports.forget()
+    assert await looks() == 2
 
 
 def address(nodes: SeveralNodes, node: int) -> tuple[str, int]:
