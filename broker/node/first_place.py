@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from pqbroker.broker.node.running_tablets import (
     decode_tablets,
     encode_tablets,
     running_tablets,
+    until_changed,
 )
 from pqbroker.broker.node.sample_forms import decode_samples
 from pqbroker.broker.peers.link_rules import LinkBusy
@@ -43,7 +44,9 @@ from pqbroker.storage.tablets.numbered_changes import ChangeLog, NumberedChange
 log = logging.getLogger(__name__)
 
 PLACING_LOOK_S: Final = 0.05
-"""Seconds between looks for nodes that are gone, and that came back."""
+"""Seconds between looks while cells are to be moved."""
+PLACING_QUIET_S: Final = 1.0
+"""Seconds between looks for nodes that have served for long enough to have their cells back."""
 PLACED_AGAIN_S: Final = 0.5
 SAMPLES_S: Final = 10.0
 """Seconds that a node has to answer with its samples."""
@@ -69,6 +72,8 @@ class FirstPlace:
         self._gone: dict[int, float] = {}
         """Nodes that do not follow, each with the time from which others run its cells."""
         self._came = asyncio.Event()
+        self._left = asyncio.Event()
+        """Set when a node is gone."""
         self._states: dict[int, NodeState] = {}
         """Reports of the nodes that are linked."""
         self._allowed_s = 0.0
@@ -104,25 +109,38 @@ class FirstPlace:
             for link in list(self._told):
                 self._tell(link, own)
             await asyncio.sleep(RUNNING_LOOK_S)
+            await until_changed(self._place.changed)
 
     async def keep_placing(self) -> None:
         """Have others run the cells of nodes that are gone, and give them back, for as long as this runs."""
+        is_moving = False
         while True:
-            await asyncio.sleep(PLACING_LOOK_S)
+            await self._until_placing(is_moving=is_moving)
             if self._keeps_homes:
                 continue
             try:
-                await self._place_cells()
+                is_moving = await self._place_cells()
             except (BundleRefused, CommitRefused, EngineError, ShardLost) as refused:
                 log.warning("cells of nodes that are gone, or came back, move later: %s", refused)
                 await asyncio.sleep(PLACED_AGAIN_S)
 
-    async def _place_cells(self) -> None:
+    async def _until_placing(self, *, is_moving: bool) -> None:
+        """Return when cells may have to move: soon while some do or a node is gone, else when one may be."""
+        now = self._node.loop.time()
+        due_s = min((since - now for since in self._gone.values()), default=PLACING_QUIET_S)
+        wait_s = PLACING_LOOK_S if is_moving else min(max(due_s, PLACING_LOOK_S), PLACING_QUIET_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._left.wait()
+        self._left.clear()
+
+    async def _place_cells(self) -> bool:
+        """Move a cell of each node that is gone, or one back; return True if one came back."""
         others, now = self._node.cell.current.others, self._node.loop.time()
         for node in [node for node, since in sorted(self._gone.items()) if since <= now]:
             await others.take_over(node)
         return_s = self._node.settings.node_return_ms / 1000
-        await others.give_back({node for node, since in self._since.items() if now - since >= return_s})
+        return await others.give_back({node for node, since in self._since.items() if now - since >= return_s})
 
     def cell_elsewhere(self, cell: CellId) -> CellElsewhere:
         return CopyElsewhere(partial(self._ask_backup, self._home(cell)), cell)
@@ -279,6 +297,7 @@ class FirstPlace:
         # It may name a cell that it was to leave a moment ago: that counts no more.
         found = {cell: tablets for cell, tablets in decode_tablets(head).items() if self._home(cell) == link.node}
         self._place.elsewhere.update(found)
+        self._place.changed.set()
         self.copies.follow()
 
     def _take_report(self, node: int, method: PeerMethod, head: Any) -> None:
@@ -327,6 +346,8 @@ class FirstPlace:
             self._since.pop(link.node, None)
             self._states.pop(link.node, None)
             self._gone[link.node] = self._node.loop.time() + self._allowed_s
+        self._place.changed.set()
+        self._left.set()
         self.copies.follow()
         log.warning("the link of node %d closed: %s", link.node, why)
 

@@ -16,7 +16,13 @@ from pqbroker.broker.node.node_place import FIRST
 from pqbroker.broker.node.orders import Orders
 from pqbroker.broker.node.parts import Node
 from pqbroker.broker.node.reports import NodeReports
-from pqbroker.broker.node.running_tablets import RUNNING_LOOK_S, decode_tablets, encode_tablets, running_tablets
+from pqbroker.broker.node.running_tablets import (
+    RUNNING_LOOK_S,
+    decode_tablets,
+    encode_tablets,
+    running_tablets,
+    until_changed,
+)
 from pqbroker.broker.node.sample_forms import encode_samples
 from pqbroker.broker.node.served_partitions import CALLS, ServedPartitions
 from pqbroker.broker.peers.link_rules import LinkBusy, LinkTerms
@@ -121,8 +127,9 @@ class MemberLink:
 
         await self.rows.follow(changed)
 
-    async def keep_telling(self, serving: Callable[[], OpenCell]) -> None:
-        """Have the first node know which tablets this one runs, and use them, for as long as this runs."""
+    async def keep_telling(self, serving: Callable[[], OpenCell], changed: asyncio.Event) -> None:
+        """Have the first node know which tablets this one runs, and use them, for as long as this runs. `changed`: set
+        when others may run."""
         self._served = ServedPartitions(serving, self.admissions)
 
         def tell() -> None:
@@ -136,6 +143,7 @@ class MemberLink:
         while True:
             tell()
             await asyncio.sleep(RUNNING_LOOK_S)
+            await until_changed(changed)
 
     async def keep_reporting(self, node: Node) -> None:
         """Have the first node know what is wrong with this one, its figures and ends, for as long as this runs."""

@@ -1,5 +1,6 @@
 """Place of a node among the several of its broker; a broker of one node has none."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -52,14 +53,17 @@ class NodePlace:
 
     present: set[int] = field(default_factory=set)
     """Numbers of the nodes that serve, as the first node knows them."""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when tablets begin to run at this node or another one, or cease to."""
     ask_parent: AskParent = no_parent
 
     @property
     def cells(self) -> CellPlace:
         """Return the place as the node's cells need it."""
         alone = CellPlace(
-            self.engine, self.number, self.count, self.elsewhere, present=self.present, ways=self.ways
-        )
+            self.engine, self.number, self.count, self.elsewhere, present=self.present, changed=self.changed,
+            ways=self.ways,
+        )  # fmt: skip
         member = self.member
         if member is None:
             return alone

@@ -13,6 +13,7 @@ is exact: this node alone changes the offsets, and what it asks for arrives in t
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -44,6 +45,8 @@ from pqbroker.storage.outcome import Outcome
 
 _COPIES_LOOK_S: Final = 0.05
 """Seconds between looks for offsets that are not known."""
+_QUIET_S: Final = 1.0
+"""Seconds between looks while all are known."""
 _TOPICS_AT_ONCE: Final = 100
 """Topics that are looked at before the loop's other work has its turn."""
 
@@ -77,6 +80,8 @@ class PartitionCopies:
         self.timeout_s = timeout_s
         self._ways: dict[CellId, CellWay] = {}
         self._asking: dict[CellId, asyncio.Task[None]] = {}
+        self._changed = asyncio.Event()
+        """Set when some offsets may not be known any more."""
 
     async def run(self) -> None:
         """Drop what has become old and ask for what is not known, for as long as this runs."""
@@ -84,12 +89,21 @@ class PartitionCopies:
             while True:
                 await asyncio.sleep(_COPIES_LOOK_S)
                 await self._look()
+                if self._topics.offsets.are_known:
+                    await self._until_changed()
         finally:
             for task in self._asking.values():
                 task.cancel()
 
+    async def _until_changed(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_QUIET_S):
+                await self._changed.wait()
+        self._changed.clear()
+
     def follow(self) -> None:
         """Drop copies of tablets that are not run any more as they were copied: nodes have named others."""
+        self._changed.set()
         offsets = self._topics.offsets
         for server, known in list(offsets.ways.items()):
             way, partition = known.way, known.partition
@@ -108,6 +122,7 @@ class PartitionCopies:
 
     def drop(self, partitions: Sequence[PartitionAway]) -> None:
         """Drop copies of partitions in which something was changed with an outcome that nobody knows."""
+        self._changed.set()
         for partition in partitions:
             topic = self._topics.by_id(partition.topic_id)
             if topic is not None and partition.number < len(topic.partitions):

@@ -1,6 +1,8 @@
 """Tablets that run in cells, each with its generation, as nodes name them to each other."""
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from pqbroker.broker.peers.peer_frames import LinkBroken
@@ -8,9 +10,19 @@ from pqbroker.broker.services.cells.cell_owner import OpenCell
 from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 
 RUNNING_LOOK_S: Final = 0.1
-"""Seconds between looks for tablets that run now, or do not any more."""
+"""Seconds between two looks for tablets that run now, or do not any more: many may change one after the other."""
+_QUIET_S: Final = 1.0
+"""Seconds after which a node looks though nothing has called for it."""
 
 CellTablets = Mapping[CellId, Mapping[TabletId, int]]
+
+
+async def until_changed(changed: asyncio.Event) -> None:
+    """Return when tablets may have begun to run somewhere, or ceased to."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_QUIET_S):
+            await changed.wait()
+    changed.clear()
 
 
 def running_tablets(opened: OpenCell, *, with_system: bool) -> dict[CellId, dict[TabletId, int]]:

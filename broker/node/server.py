@@ -244,10 +244,10 @@ class Server:
         looks = [self._sample_loop_lag(), self._close_idle(), self._cut_stalled()]
         if self._tls is not None:
             looks.append(self._tls.watch())
-        if self._member is not None:
+        if self._member is not None and self._place is not None:
             member = self._member
-            looks += [member.watch(), member.follow(self._serving), member.keep_telling(self._serving)]
-            looks.append(member.keep_reporting(self.node))
+            looks += [member.watch(), member.follow(self._serving), member.keep_reporting(self.node)]
+            looks.append(member.keep_telling(self._serving, self._place.changed))
         if self._first is not None:
             looks += [self._first.keep_telling(), self._first.keep_placing(), self._first.copies.run()]
         works = [self.node.cleaner.run(self.node), self.node.health.run(self.node)]

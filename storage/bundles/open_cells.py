@@ -23,12 +23,16 @@ class OpenCells:
     def __init__(
         self, system: TabletHost, hive: Hive | None = None,
         elsewhere: Elsewhere = MappingProxyType({}), *, spreads: bool = False,
+        changed: Callable[[], None] | None = None,
     ) -> None:
-        """`elsewhere`: tablets in cells that other nodes have open; `spreads`: new tablets go to no system cell."""
+        """`elsewhere`: tablets in cells that other nodes have open; `spreads`: new tablets go to no system cell;
+        `changed`: called when tablets begin to run here, or cease to, if there are other nodes."""
         self._hosts: dict[CellId, TabletHost] = {SYSTEM_CELL: system}
         self._hive = hive
         self._elsewhere = elsewhere
         self.spreads = spreads
+        self._changed = changed
+        self._watch(system)
         self._absent: MemoryShard | None = None
         self.leaving: set[CellId] = set()
         """Open cells that get no new tablets: theirs are being moved away."""
@@ -52,11 +56,14 @@ class OpenCells:
     def add(self, cell: CellId, host: TabletHost) -> None:
         """Add a cell that is open, or open again."""
         self._hosts[cell] = host
+        self._watch(host)
 
     def remove(self, cell: CellId) -> None:
         """Remove a cell that is not open any more."""
         assert cell != SYSTEM_CELL
         self._hosts.pop(cell, None)
+        if self._changed is not None:
+            self._changed()
 
     def is_elsewhere(self, cell: CellId) -> bool:
         """Return True if another node has the cell open."""
@@ -90,6 +97,12 @@ class OpenCells:
             self._absent = MemoryShard(MemoryStore(0, ("main",)), 0, _colour, Faults())
             self._absent.lose(StoreFailed("the cell is not open"))
         return TabletStorage(self._absent, BlobStorage(self._absent, ("main",)), StandIn(tablet_id))
+
+    def _watch(self, host: TabletHost) -> None:
+        """Have changes of a host that counts from now on be noted."""
+        if self._changed is not None:
+            host.changed = self._changed
+            self._changed()
 
     def _healthy(self, bundle: str) -> Iterator[tuple[CellId, int]]:
         """The bundle's open cells with the number of their objects' tablets. The system cell stays one of them: while

@@ -69,6 +69,10 @@ def _nothing_waits() -> None:
     """Do nothing, for a tablet in which nothing waits that the store does not refuse itself."""
 
 
+def _unwatched() -> None:
+    """Do nothing, for a host whose tablets nobody names to other nodes."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Hosted:
     tablet: Tablet
@@ -84,6 +88,8 @@ class TabletHost:
         self._hosted: dict[TabletId, _Hosted] = {}
         self._restarts = asyncio.Lock()
         self._reclaiming = Reclaiming(cell)
+        self.changed: Callable[[], None] = _unwatched
+        """Called when a tablet begins to run, runs in another generation, or ceases to run."""
         cell.lost.add_done_callback(self._on_lost)
 
     async def start(
@@ -102,6 +108,7 @@ class TabletHost:
         await tablet.start(storage)
         storage.started()
         self._hosted[tablet_id] = _Hosted(tablet, lose) if guard is None else _Hosted(tablet, lose, guard)
+        self.changed()
         if self.cell.lost.done():
             lose()
 
@@ -131,6 +138,7 @@ class TabletHost:
                 await self.cell.restart_tablet(tablet_id)
             finally:
                 await tablet.start(self.cell.storage(tablet_id))
+                self.changed()
             return self.cell.tablets()[tablet_id].generation
 
     async def move_channel(self, tablet_id: TabletId, channel: int, pool: int) -> None:
@@ -141,14 +149,17 @@ class TabletHost:
         """End a tablet; what is stored of it stays. None of that id: nothing to do."""
         hosted = self._hosted.pop(tablet_id, None)
         if hosted is not None:
+            self.changed()
             await hosted.tablet.stop()
 
     def let_go(self, tablet_id: TabletId) -> None:
         """The tablet runs in another cell from now on, where it is started with what waits in it."""
         del self._hosted[tablet_id]
+        self.changed()
 
     def _on_lost(self, _: "asyncio.Future[ShardLost]") -> None:
         """One call for all: thousands of callbacks of one future would cost their square to take back."""
+        self.changed()
         for hosted in self._hosted.values():
             hosted.lose()
 

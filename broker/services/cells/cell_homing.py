@@ -82,6 +82,7 @@ class CellHoming:
         await self._hive.set_homes(homes)
         for cell in moved:  # what the node before has named counts no more
             self._place.elsewhere.pop(cell, None)
+        self._place.changed.set()
 
     def given_to(self, node: int) -> list[CellId]:
         """Return the cells that are a node's own, wherever they are open now."""

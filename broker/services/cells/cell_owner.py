@@ -227,7 +227,7 @@ async def _open_known(host: TabletHost, place: CellPlace) -> tuple[Hive, OpenCel
         hive, scheme = await Hive.open(host), await Scheme.open(host, place.ask_timestamps)
         if place.mirrored is not None:
             await place.mirrored.fill(hive, scheme)
-        return hive, OpenCells(host, hive, place.elsewhere, spreads=place.count > 1), scheme
+        return hive, OpenCells(host, hive, place.elsewhere, spreads=place.count > 1, changed=place.changed.set), scheme
     except StoredUnreadable as unreadable:
         raise EngineError(f"the cell cannot be opened: {unreadable}") from unreadable
 

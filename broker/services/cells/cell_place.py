@@ -2,6 +2,7 @@
 it opens, the hive says (`cell_homing.py`).
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -36,6 +37,8 @@ class CellPlace:
     """None: the node has the system cell itself."""
     present: set[int] = field(default_factory=set)
     """Numbers of the nodes that serve now, as the first one knows them."""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when tablets begin to run at this node or another one, or cease to."""
     admission: BatchAdmission | None = None
     """The way to the coordinators of transactions; None: they are here."""
     ways: AwayNodes | None = None

@@ -9,6 +9,7 @@ import pytest
 
 from pqbroker.broker.ground.metrics import Sample
 from pqbroker.broker.ground.other_nodes import NodeSilent
+from pqbroker.broker.node import first_place, running_tablets
 from pqbroker.broker.node.commit_ways import CommitWays
 from pqbroker.broker.node.first_place import FirstPlace
 from pqbroker.broker.node.node_place import NodePlace
@@ -24,6 +25,8 @@ from pqbroker.storage.engine import EngineError
 from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.memory import MemoryEngine
 
+TURNS = 20
+"""Turns of the loop after which everything waits that has nothing to do."""
 PLACE = NodePlace(1, 2, (), MemoryEngine(1 << 20), "/tmp/none", LinkTerms(b"secret"), CommitWays(is_first=True))
 
 
@@ -160,3 +163,67 @@ async def test_a_node_whose_cells_could_not_leave_it_counts_as_serving_again(err
     with pytest.raises(PeerRefused if isinstance(error, EngineError) else asyncio.CancelledError):
         await first.empty(2)
     assert (asked, place.present, first._since) == ([2], {1, 2}, {2: 1.0})
+
+
+async def test_others_run_the_cells_of_a_node_at_once_when_its_link_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_place, "PLACING_QUIET_S", 1000.0)
+    first = _first(replace(PLACE, elsewhere={}, present={1, 2}, changed=asyncio.Event()))
+    taken: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def take_over(node: int) -> None:
+        taken.set_result(node)
+
+    async def give_back(nodes: set[int]) -> bool:
+        return False
+
+    others = cast(Any, first._node.cell.current.others)
+    others.take_over, others.give_back = take_over, give_back
+    link = _linked(first)
+    placing = asyncio.ensure_future(first.keep_placing())
+    await asyncio.sleep(0)
+    first.closed(link, "the node was killed")
+    async with asyncio.timeout(20):
+        assert await taken == 2
+    placing.cancel()
+
+
+async def test_all_cells_come_back_to_a_node_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_place, "PLACING_QUIET_S", 1000.0)
+    first = _first(replace(PLACE, elsewhere={}, present={1, 2}, changed=asyncio.Event()))
+    away = [1, 2, 3]
+    have_come = asyncio.Event()
+
+    async def give_back(nodes: set[int]) -> bool:
+        assert nodes == {2}
+        if away:
+            away.pop()
+            return True
+        have_come.set()
+        return False
+
+    cast(Any, first._node.cell.current.others).give_back = give_back
+    first._since[2] = -1000.0
+    first._left.set()
+    placing = asyncio.ensure_future(first.keep_placing())
+    async with asyncio.timeout(20):
+        await have_come.wait()
+    placing.cancel()
+
+
+async def test_other_nodes_are_told_at_once_which_tablets_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_place, "RUNNING_LOOK_S", 0.0)
+    monkeypatch.setattr(running_tablets, "_QUIET_S", 1000.0)
+    place = replace(PLACE, elsewhere={}, changed=asyncio.Event())
+    first = _first(place)
+    cast(Any, first._node.cell.current).cells = SimpleNamespace(hosts=list)
+    third, told = End(3), asyncio.Event()
+    cast(Any, third).note = lambda _: told.set()
+    first._told[cast(PeerLink, third)] = {}
+    telling = asyncio.ensure_future(first.keep_telling())
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+    assert not told.is_set()
+    first.noted(_linked(first), encode_peer_call(PeerMethod.CONFIRM, {"2": {"70": 3}}))
+    async with asyncio.timeout(20):
+        await told.wait()
+    telling.cancel()

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from pqbroker.broker.node import partition_copies
 from pqbroker.broker.node.admissions import Admissions
 from pqbroker.broker.node.partition_calls import OffsetsAsked, OffsetsCommitted, OffsetsTold, TransactionEnded
 from pqbroker.broker.node.partition_copies import PartitionCopies
@@ -28,6 +29,8 @@ from tests.pq.rig import Node, transactional
 
 CELL = CellId(2)
 PLACES = [("t", 0), ("t", 1), ("t", 2)]
+TURNS = 20
+"""Turns of the loop after which everything waits that has nothing to do."""
 
 
 class TwoNodes:
@@ -190,6 +193,34 @@ async def test_a_commit_with_an_outcome_that_nobody_knows_leaves_nothing_known()
     assert await refusal_of(both.known) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     await both.know()
     assert both.known() == [4, None, None]
+
+
+async def test_offsets_that_are_not_known_any_more_are_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition_copies, "_COPIES_LOOK_S", 0.0)
+    monkeypatch.setattr(partition_copies, "_QUIET_S", 1000.0)
+    both = await TwoNodes().start()
+    both.tell()
+    running = asyncio.ensure_future(both.copies.run())
+
+    async def know() -> None:
+        async with asyncio.timeout(20):
+            while not both.offsets.are_known:  # noqa: ASYNC110 (nobody sets an event)
+                await asyncio.sleep(0)
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+
+    await know()
+    await both.other.restart()
+    both.tell()
+    assert not both.offsets.are_known
+    await know()
+    assert await both.commit(4) == [None]
+    await both.other.restart()
+    assert await both.commit(5) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    both.tell()
+    await know()
+    assert await both.commit(5) == [None]
+    running.cancel()
 
 
 async def test_a_commit_in_another_generation_of_the_tablet_is_refused() -> None:

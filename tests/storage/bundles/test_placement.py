@@ -1,11 +1,15 @@
 """Homes of cells among several nodes, and places of new tablets in cells that other nodes have open."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from pqbroker.storage.bundles.cell_homes import CellHome, node_of, spread
-from pqbroker.storage.bundles.hive import CellState, Hive
+from pqbroker.storage.bundles.hive import HIVE_TABLET_ID, CellState, Hive
 from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.bundles.placement import NoHealthyCell
+from pqbroker.storage.engine import ShardLost
 from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.tablets.cell import Cell
@@ -71,3 +75,40 @@ async def test_new_tablets_go_to_cells_of_other_nodes_too_and_not_to_the_system_
     assert [cells.is_elsewhere(CellId(cell)) for cell in range(4)] == [False, True, True, False]
     cells.leaving.add(CellId(2))
     assert cells.place("default", 1) == [1]
+
+
+async def test_whoever_names_tablets_to_other_nodes_is_called_when_some_run_or_do_not_any_more() -> None:
+    engine = MemoryEngine(1 << 24)
+    called: list[str] = []
+
+    @contextmanager
+    def calls() -> Iterator[None]:
+        called.clear()
+        yield
+        assert called
+
+    host = TabletHost(await Cell.open(engine))
+    with calls():
+        cells = OpenCells(host, changed=lambda: called.append("changed"))
+    hive = await Hive.open(host)
+    with calls():
+        await hive.add_cell("default", 4)
+    with calls():
+        await host.restart(HIVE_TABLET_ID)
+    with calls():
+        host.let_go(HIVE_TABLET_ID)
+    with calls():
+        await host.start(HIVE_TABLET_ID, hive)
+    with calls():
+        await host.stop_tablet(HIVE_TABLET_ID)
+    another = TabletHost(await Cell.open(MemoryEngine(1 << 24)))
+    with calls():
+        cells.add(CellId(1), another)
+    with calls():
+        await (await Hive.open(another)).add_cell("default", 4)
+    with calls():
+        cells.remove(CellId(1))
+    with calls():
+        await Cell.open(engine)
+        with pytest.raises(ShardLost):
+            await host.cell.confirm()
