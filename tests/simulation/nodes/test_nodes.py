@@ -14,7 +14,7 @@ from tests.simulation.run import SimulationFailed
 from tests.support.depth import examples
 
 SEEDS = examples(16, least=2)
-VARIANT_SEEDS = {"epoch": 5, "reclaim": 6, "coordinator": 3, "none": 0}
+VARIANT_SEEDS = {"epoch": 3, "reclaim": 6, "coordinator": 3, "none": 0}
 """A seed that finds each variant."""
 SLOW_S = 400
 """Ten times what it takes where nothing else runs."""
