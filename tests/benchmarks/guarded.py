@@ -46,6 +46,8 @@ def rules(count: int) -> Iterator[AclRule]:
         yield AclRule(
             AclKind.TOPIC, AclPattern.PREFIXED, "hot", "User:ANONYMOUS", "*", operation, AclPermission.ALLOW
         )
+    kind, operation = AclKind.TRANSACTIONAL_ID, AclOperation.WRITE
+    yield AclRule(kind, AclPattern.LITERAL, "*", "User:ANONYMOUS", "*", operation, AclPermission.ALLOW)
 
 
 async def prepare(server: Server) -> None:
