@@ -30,6 +30,7 @@ from pqbroker.storage.engine import (
     StoreFailed,
 )
 from pqbroker.storage.faults import Faults, Loss
+from pqbroker.storage.kept_errors import raised_again
 from pqbroker.storage.memory_store import MEMORY_BATCH_BYTES_MAX, MemoryStore, StoredBefore
 from pqbroker.storage.outcome import Outcome, Told
 from pqbroker.storage.pool_status import DEFAULT_THRESHOLDS, Colour, Thresholds
@@ -315,7 +316,7 @@ class MemoryShard:
 
     def _check(self) -> None:
         if self._reason is not None:
-            raise self._reason
+            raise raised_again(self._reason)
 
 
 def _first(keys: Iterable[BlobKey], count: int) -> list[BlobKey]:

@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar, cast
 
+from pqbroker.storage.kept_errors import raised_again
+
 T = TypeVar("T")
 
 Told = Callable[[BaseException | None], object]
@@ -52,7 +54,7 @@ class Outcome(Generic[T]):
         """The result, or the error raised. Once it is done."""
         assert self._is_done
         if self._error is not None:
-            raise self._error
+            raise raised_again(self._error)
         return cast(T, self._result)
 
     def set_result(self, result: T) -> None:

@@ -24,6 +24,7 @@ from pqbroker.pq.serving.store_refusals import not_leader
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader
 from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.kept_errors import raised_again
 from pqbroker.storage.kv.commands import Command
 from pqbroker.storage.kv.joint_request import execute_together
 from pqbroker.storage.kv.tablet import KeyValueTablet
@@ -110,7 +111,7 @@ class _JointWrite:
         for job in jobs:
             await job.wait()
         if self._refusal is not None:
-            raise self._refusal
+            raise raised_again(self._refusal)
         for job in jobs:
             job.result()
         return self._written

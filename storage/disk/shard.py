@@ -37,6 +37,7 @@ from pqbroker.storage.engine import (
     ShardStats,
 )
 from pqbroker.storage.faults import Faults
+from pqbroker.storage.kept_errors import raised_again
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.pool_status import Colour
 from pqbroker.storage.quarantine import Quarantine
@@ -216,10 +217,12 @@ class DiskShard:
             work.close()
             cure = "stop the broker and copy the directory, in which nothing is changed, or ask again after that"
             raise BackupRefused(f"{self.reading_only}: until then no backup is made; {cure}")
-        is_busy = self._backup is not None and not self._backup.done()
-        if self._reason is not None or is_busy:
+        if self._reason is not None:
             work.close()
-            raise self._reason or BackupRefused("a backup is being made already: wait for its end")
+            raise raised_again(self._reason)
+        if self._backup is not None and not self._backup.done():
+            work.close()
+            raise BackupRefused("a backup is being made already: wait for its end")
         task = self._loop.create_task(work)
         self._backup = task
         return task
@@ -294,7 +297,7 @@ class DiskShard:
 
     async def _in_thread(self, call: Callable[..., R], *arguments: object) -> R:
         if self._reason is not None:
-            raise self._reason
+            raise raised_again(self._reason)
         return await self._loop.run_in_executor(self._threads, call, *arguments)
 
 

@@ -18,6 +18,7 @@ from pqbroker.storage.blobs.garbage import Collection
 from pqbroker.storage.counters import ChannelCounters
 from pqbroker.storage.engine import Batch, BlobKey, Buffer, CommitRefused, FileRange, IndexDamaged, Shard, ShardLost
 from pqbroker.storage.ids import TabletId
+from pqbroker.storage.kept_errors import raised_again
 from pqbroker.storage.outcome import Outcome, Told
 from pqbroker.storage.pool_status import Colour
 from pqbroker.storage.unreadable import INDEX_CURE, StoredUnreadable, check_version
@@ -311,7 +312,7 @@ class TabletStorage:
         Raises StoredUnreadable.
         """
         if self.unreadable is not None:
-            raise self.unreadable
+            raise raised_again(self.unreadable)
         last = row_prefix(TabletId(self.tablet_id + 1)) if hi is None else self.prefix + hi
         try:
             rows = await self._shard.scan(self.prefix + lo, last, rows_max)
@@ -345,7 +346,7 @@ class TabletStorage:
     async def discover(self) -> Discovered | None:
         """The latest blob of the log channel with its body. Raises StoredUnreadable, IndexDamaged, BlobCorrupt."""
         if self.unreadable is not None:
-            raise self.unreadable
+            raise raised_again(self.unreadable)
         return await self._blobs.discover(self.tablet_id, read_body=True)
 
     async def collect_garbage(self, channel: int, generation: int, step: int) -> None:

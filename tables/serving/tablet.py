@@ -18,6 +18,7 @@ from pqbroker.conf.sorted_attributes import DYNAMIC_STORES_MAX, SortedAttributes
 from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
 from pqbroker.pq.transactions.participants import Participant, ReceivedPart, SentRows
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused, ShardLost, StoreFailed
+from pqbroker.storage.kept_errors import raised_again
 from pqbroker.storage.kv.commands import INLINE, Command, Concat, DeleteRange, Write
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.kv.tablet_copy import TabletCopy
@@ -339,7 +340,7 @@ class SortedTablet:
         check_libraries()
         refusal = self.write_block
         if refusal is not None:
-            raise refusal
+            raise raised_again(refusal)
 
     @property
     def write_block(self) -> TableError | None:

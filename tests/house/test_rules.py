@@ -39,6 +39,19 @@ def test_what_even_catches_an_exit_raises_it_again() -> None:
     assert not found
 
 
+def test_errors_that_are_kept_are_raised_without_the_frames_of_earlier_raises() -> None:
+    """`raised_again` says why. A command or a job raises one once, and ends."""
+    found = [
+        source.at(node)
+        for source in product()
+        if not source.path.startswith(("cli/", "pipeline/"))
+        for node in source.nodes
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Attribute)
+        and isinstance(node.exc.value, ast.Name) and node.exc.value.id == "self"
+    ]  # fmt: skip
+    assert not found
+
+
 def test_no_name_says_that_nobody_knew_what_the_thing_is() -> None:
     found = [f"{place} {name}" for source in sources() for place, name in _names(source) if _is_banned(name)]
     assert not found

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from pqbroker.broker.services.coordination.residents import ResidentKind
 from pqbroker.pq.transactions.participants import Participant
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.kept_errors import raised_again
 from pqbroker.storage.tablets.base_tablet import BaseTablet, HeldTablet
 from pqbroker.storage.tablets.hosting import TabletPage, TabletSample
 from pqbroker.storage.tablets.row_sets import RowChanges
@@ -83,7 +84,7 @@ class Coordinator:
     def check(self) -> None:
         """Check that residents are served: KafkaError NOT_COORDINATOR while it restarts, COORDINATOR_NOT_AVAILABLE."""
         if self._refusal is not None:
-            raise self._refusal
+            raise raised_again(self._refusal)
 
     def close(self) -> None:
         """Answer every request that waits, and stop the timers."""
@@ -155,7 +156,7 @@ class Coordinator:
         held = await tablet.hold(may_store_snapshot=may_store_snapshot)
         if self.is_closed or self._tablet is not tablet:
             held.settle(_RESTARTING)
-            raise _RESTARTING
+            raise raised_again(_RESTARTING)
         return held
 
     def wake_at(self, kind: ResidentKind, resident: Hashable, at_ms: int | None) -> None:
