@@ -43,11 +43,13 @@ SETTINGS: Final = {
     "pqbroker.groups.bytes.max": str(1 << 30),
 }  # fmt: skip
 HEADER: Final = [
-    "groups", "members of each", "CPU µs to join", "rounds to stable", "CPU µs/heartbeat", "idle CPU ms/s",
-    "KB a group", "start CPU s",
+    "groups", "members of each", "CPU µs to join", "rounds to stable", "rounds after one leaves", "CPU µs/heartbeat",
+    "idle CPU ms/s", "KB a group", "start CPU s",
 ]  # fmt: skip
 _TOPIC: Final = "all"
 _ROUNDS_MAX: Final = 100
+_LEAVING: Final = -1
+"""Epoch of a member that leaves."""
 
 
 @dataclass(slots=True)
@@ -68,13 +70,15 @@ class Cost:
     members: int
     join_us: float
     rounds: int
+    left_rounds: int
+    """Heartbeats of each member from when one leaves until the others have its partitions; 0: groups of one."""
     beat_us: float
     idle_ms: float
     group_kb: float
     start_s: float
 
     def row(self) -> list[str]:
-        figures = (self.join_us, self.rounds, self.beat_us, self.idle_ms, self.group_kb, self.start_s)
+        figures = (self.join_us, self.rounds, self.left_rounds, self.beat_us, self.idle_ms, self.group_kb, self.start_s)
         return [str(self.groups), str(self.members), *map(number, figures)]
 
 
@@ -97,10 +101,12 @@ def measure(
             rounds = _settle(connection, crowd, PARTITIONS * members)
             turns = -(-beats // len(crowd))
             beat_us = _cpu_us(node, lambda: _stay(connection, crowd, turns)) / (turns * len(crowd))
+            left_rounds = _leave(connection, crowd, members) if members > 1 else 0
         idle_ms = _cpu_us(node, lambda: time.sleep(idle_s)) / idle_s / 1e3
         started = [_start_again(node) for _ in range(starts)]
         group_kb = (min(mib for _, mib in started) - empty_mib) * 1024 / groups
-        return Cost(groups, members, join_us, rounds, beat_us, idle_ms, group_kb, min(cpu for cpu, _ in started))
+        start_s = min(cpu for cpu, _ in started)
+        return Cost(groups, members, join_us, rounds, left_rounds, beat_us, idle_ms, group_kb, start_s)
     finally:
         node.kill()
         shutil.rmtree(directory, ignore_errors=True)
@@ -138,6 +144,15 @@ def _settle(connection: Connection, crowd: Sequence[Beating], partitions: int) -
         if not is_new and set(owned.values()) == {partitions} and all(len(seen) == 1 for seen in epochs.values()):
             return count
     raise AssertionError(f"a group is not stable after {_ROUNDS_MAX} rounds")
+
+
+def _leave(connection: Connection, crowd: Sequence[Beating], members: int) -> int:
+    """Let one member of each group leave; return how often the others beat until they have its partitions."""
+    for each in crowd[::members]:
+        each.epoch, each.owned = _LEAVING, []
+        _beat(connection, each)
+    others = [each for number, each in enumerate(crowd) if number % members]
+    return _settle(connection, others, PARTITIONS * members) - 1  # the last one brings nothing new
 
 
 def _stay(connection: Connection, crowd: Sequence[Beating], turns: int) -> None:
