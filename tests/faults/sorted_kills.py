@@ -148,8 +148,9 @@ def patiently(ask: Callable[[], Any]) -> Any:
 
 
 def is_passing(refusal: BrokerRefusedError) -> bool:
-    """Return True for a refusal that a start, a move or a lock explains: the call is repeated."""
-    return refusal.status == 503 or refusal.code in ("TABLET_NOT_OPEN", "WRONG_STATE")
+    """Return True for a refusal that a start, a move, a lock, or compactions that were killed explain: the call is
+    repeated."""
+    return refusal.status == 503 or refusal.code in ("TABLET_NOT_OPEN", "WRONG_STATE", "READ_FAN_IN_EXCEEDED")
 
 
 @contextmanager
