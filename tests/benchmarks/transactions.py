@@ -6,12 +6,13 @@ insertion of two rows in one request of one cell.
 """
 
 import argparse
-import asyncio
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+
+import uvloop
 
 from pqbroker.broker.ground.access import DirectCaller
 from pqbroker.broker.node.server import Server
@@ -118,7 +119,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=2000)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        asyncio.run(run(Path(directory), args.count))
+        uvloop.run(run(Path(directory), args.count))  # the loop of a broker
 
 
 if __name__ == "__main__":
