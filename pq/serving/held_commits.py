@@ -114,9 +114,15 @@ class HeldCommits:
                 await asyncio.sleep(_LOOK_S)
             yield
         finally:
-            enqueued.set_result(None)
-            if self._held[group_id] is enqueued:
-                del self._held[group_id]
+            if before is None or before.done():
+                self._let_next(group_id, enqueued)
+            else:  # cancelled while it waited: who comes behind it waits for the same
+                before.add_done_callback(lambda _: self._let_next(group_id, enqueued))
+
+    def _let_next(self, group_id: str, enqueued: asyncio.Future[None]) -> None:
+        enqueued.set_result(None)
+        if self._held[group_id] is enqueued:
+            del self._held[group_id]
 
     def _are_awaited(self, partitions: Collection[TopicPartition]) -> bool:
         return self.is_used and any(map(self._is_awaited, partitions))

@@ -116,3 +116,19 @@ async def test_a_member_that_has_left_does_not_commit_again(partitions: Partitio
     assert partitions.enqueued == [1]
     with pytest.raises(KafkaError, match="ILLEGAL_GENERATION"):
         await partitions.begin(2, HERE)
+
+
+async def test_a_commit_does_not_pass_one_that_is_held_where_the_one_between_is_cancelled(
+    partitions: Partitions,
+) -> None:
+    first, second = partitions.begin(1, MOVING), partitions.begin(2, HERE)
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.wait([second])
+    third = partitions.begin(3, HERE)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert partitions.enqueued == []
+    partitions.moving.clear()
+    assert (await first, await third) == ({MOVING: None}, {HERE: None})
+    assert partitions.enqueued == [1, 3]
