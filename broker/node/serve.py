@@ -255,7 +255,7 @@ async def _make_server(start: ServeStart) -> "Server":
     if start.orders is not None:
         from pqbroker.broker.node.node_server import make_node_server
 
-        assert start.ask_parent is not None, "whoever has orders has a parent"
+        assert start.ask_parent is not None, "a node that takes orders was started by a parent"
         return await make_node_server(start.orders, settings, start.ask_parent)
     kind = kind_of(locations.data)
     await kind.preview(locations.data, settings, check_start)

@@ -1,7 +1,7 @@
 """A Python for Spark's workers: its `-m pyspark.daemon` has imported what workers import before it forks them.
 
 Spark forks a worker for each step of a query, and each would import the same again: most of what such a step costs.
-Spark itself would have every process compile PySpark anew: its zip keeps no bytecode, the installed package does.
+Spark puts a zip of PySpark first on the path, which has no compiled modules: the installed package is taken instead.
 """
 
 import runpy

@@ -12,7 +12,7 @@ from pqbroker.storage.outcome import Outcome
 
 
 class Request:
-    """What a frame holds."""
+    """A thing that the frame of a caller holds."""
 
 
 def meet(raising: Callable[[], object]) -> "weakref.ref[Request]":

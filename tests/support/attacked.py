@@ -34,7 +34,7 @@ KEPT = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete
 """What the witness's topic is set to, whatever becomes of the node's settings."""
 RSS_BYTES_MAX = 500 << 20
 ANSWER_S_MAX = 1.0
-"""Of a small answer; `Attacked.answer_s_max` is what it is beside other programs."""
+"""Seconds that a small answer takes at most; `Attacked.answer_s_max` is the limit beside other programs."""
 TURN_S_MAX = 0.050
 """On a machine that does nothing else."""
 TURN_EVER_S_MAX = 0.200

@@ -15,7 +15,7 @@ PATIENCE_S = 90.0
 SESSION_MS = 30_000
 LOOK_S = 0.05
 ABORTED_EVERY = 4
-"""Each so many transactions one is aborted."""
+"""Number of transactions of which the last one is aborted."""
 PRODUCERS = ("idempotent", "transactional", "aiokafka-idempotent")
 MEMBERS = ("librdkafka", "aiokafka")
 Settings = dict[str, str | int | float | bool]

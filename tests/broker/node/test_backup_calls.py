@@ -23,7 +23,7 @@ TURNS = 100
 
 
 class Member:
-    """A node with one cell, whose copy ends when it is told to."""
+    """A node with one cell; the test says when the copy of that ends."""
 
     def __init__(self) -> None:
         self.may_end = asyncio.Event()
