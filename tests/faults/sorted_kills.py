@@ -48,8 +48,8 @@ TABLE = {
     "pivot_keys": [[], [KEYS], [2 * KEYS]],
     "attributes": {
         "max_dynamic_store_row_count": 200, "min_partition_data_size": 3_000, "desired_partition_data_size": 8_000,
-        "max_partition_data_size": 12_000, "min_partitioning_data_size": 2_000, "max_overlapping_store_count": 100,
-        "max_read_fan_in": 200,  # stores of 200 rows become chunks faster than they are compacted
+        "max_partition_data_size": 12_000, "min_partitioning_data_size": 2_000,
+        "max_overlapping_store_count": 20,  # stores become chunks faster than workers that are killed compact them
     },
 }  # fmt: skip
 
@@ -149,8 +149,8 @@ def patiently(ask: Callable[[], Any]) -> Any:
 
 
 def is_passing(refusal: BrokerRefusedError) -> bool:
-    """Return True for a refusal that a start, a move or a lock explains: the call is repeated."""
-    return refusal.status == 503 or refusal.code in ("TABLET_NOT_OPEN", "WRONG_STATE")
+    """Return True for a refusal that a start, a lock or compactions that were killed explain: the call is repeated."""
+    return refusal.status == 503 or refusal.code in ("TABLET_NOT_OPEN", "WRONG_STATE", "TOO_MANY_OVERLAPPING_STORES")
 
 
 @contextmanager
