@@ -26,39 +26,46 @@ PASSED = "passed"
 _HEAD = """\
 # Clients
 
-This page shows which client does what with this broker. The tests of `tests/compat/test_matrix.py` run every cell,
-`python -m tests.compat.clients_page` writes the page from their results, and a test compares the two. *yes*: the test
-passes; *no*: it does not; a dash: the client does not have it.
+Which Kafka clients were tested with this broker, and what they did. *yes*: the test passes; *no*: it fails; a dash:
+the client does not have it, or another row shows it. `tests/compat/test_matrix.py` has a test for each cell, and
+`python -m tests.compat.clients_page` runs them and writes this page.
 
 """
 _TAIL = """
-- **produce**, **consume**: records with keys, read by another client or written by one; reading from an offset.
-- **group join**: one member gets every partition and a record of each.
-- **leave and rebalance**: two members have half of the partitions each; one leaves, the other has all.
+- **produce**: records with keys are written, and read by another client. **consume**: the reverse, and reading from
+  an offset.
+- **group join**: a single member gets every partition and a record of each.
+- **leave and rebalance**: two members have half of the partitions each; one leaves, and the other has all.
 - **commit and resume**: a second member continues exactly where the first one committed.
-- **static membership**: a member that comes back under its instance id has its partitions again; nobody else notices.
-- **`group.protocol=consumer`**: the same client as a member of a group of KIP-848, which the broker assigns.
-- **admin**: topics created, grown, listed, altered, trimmed and deleted; groups listed, described, deleted, and their
-  offsets.
+- **static membership**: a member that returns with its instance id gets its partitions back, without a rebalance.
+- **admin**: topics are created, given partitions, listed, altered, trimmed and deleted; groups and their offsets are
+  listed, described and deleted.
+- **`group.protocol=consumer`**: the same client in a consumer group of KIP-848, where the broker assigns partitions.
 
-Versions of the Python clients are those of `pyproject.toml` or later; confluent-kafka brings librdkafka.
-`tests/compat/test_tools.py` compares what Kafka's command line tools of 4.3.1 print of this broker and of Apache Kafka.
-`tests/compat/test_console_calls.py` makes the admin client's calls of AKHQ and Kafbat.
-`tests/compat/test_cleaning.py` and `test_franz_go.py` read compacted topics with these clients and franz-go 1.22.3
-while their logs are cleaned; `test_streams.py` restores a Kafka Streams application from a changelog that was cleaned.
-`python -m tests.compat.foreign_groups` runs librdkafka's own tests with groups of KIP-848, here and beside Apache
-Kafka, and `python -m tests.compat.foreign_suites` franz-go's tests of groups and transactions, by both protocols.
+The Python clients have the versions of `pyproject.toml` or later; confluent-kafka contains librdkafka.
+
+More tests of the repository use clients and tools:
+
+| test | what it does |
+|---|---|
+| `tests/compat/test_tools.py` | compares what Kafka's tools (4.3.1) print here and against Apache Kafka |
+| `tests/compat/test_console_calls.py` | makes the calls of the consoles AKHQ and Kafbat |
+| `tests/compat/test_cleaning.py`, `test_franz_go.py` | read topics while they are cleaned, franz-go 1.22.3 too |
+| `tests/compat/test_streams.py` | restores a Kafka Streams application from a changelog that was cleaned |
+| `python -m tests.compat.foreign_groups` | runs librdkafka's own tests of groups of KIP-848 |
+| `python -m tests.compat.foreign_suites` | runs tests of groups and transactions of librdkafka and franz-go |
+
 [Compared with Apache Kafka](kafka-comparison.md) lists each answer that differs, with its reason.
 
-Tried by hand in November 2026 and kept by no test: franz-go 1.22.2, sarama 1.61.1, kafka-go 0.4.51, kafkajs 2.2.4,
-@platformatic/kafka 1.35.0, rskafka 0.6.0 and faust-streaming 0.15.3. What they have of the above worked, also while the
-broker was killed and started again. Clients that write in the forms before Kafka 0.11 (kafka-node, pykafka, the crate
-`kafka`, or another configured so) are disconnected, as by Apache Kafka 4.
+These clients were tried by hand in November 2026, and no test repeats it: franz-go 1.22.2, sarama 1.61.1, kafka-go
+0.4.51, kafkajs 2.2.4, @platformatic/kafka 1.35.0, rskafka 0.6.0 and faust-streaming 0.15.3. All that they have of the
+table above worked, also while the broker was killed and restarted. Clients that write record formats from before
+Kafka 0.11 (kafka-node, pykafka, the crate `kafka`, or another that is configured so) are disconnected, as by Apache
+Kafka 4.
 
-librdkafka 2.16 (confluent-kafka) asks its bootstrap addresses again after a moment in which it reached no broker, and
-may then wait for ever in `send_offsets_to_transaction`: it sends to an object of its own that is gone, and no broker
-hears of it. A transactional producer that has to outlive restarts of a single broker takes
-`metadata.recovery.strategy=none`.
+**A known defect of librdkafka 2.16** (confluent-kafka): after a moment without any broker it asks its bootstrap
+addresses again, and may then wait for ever in `send_offsets_to_transaction`, without sending a request. Give a
+transactional producer that must survive restarts of a single broker `metadata.recovery.strategy=none`.
 """
 
 
