@@ -9,7 +9,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 FIGURES, CHART = DOCS / "performance.md", DOCS / "speed.svg"
 SHOWN = {
     ("produce-librdkafka-1", "MB/s"): "write, one producer, large batches (MB/s)",
-    ("produce-librdkafka-6", "MB/s"): "write, six producers, large batches (MB/s)",
+    ("produce-librdkafka-6", "MB/s"): "write, one producer, large batches to six partitions (MB/s)",
     ("consume-librdkafka", "MB/s"): "read, one consumer (MB/s)",
     ("small-8", "requests/s"): "small requests, eight connections (per second)",
 }
