@@ -5,13 +5,13 @@ does not must not start.
 """
 
 ACCESS_CONTROL = """\
-# It is of clients, and of Java's libraries.
+# Clients and Java's libraries alone use it.
 ssl.endpoint.identification.algorithm | string | https
 ssl.keymanager.algorithm | string | SunX509
 ssl.provider | string | null
 ssl.secure.random.implementation | string | null
 ssl.trustmanager.algorithm | string | PKIX
-# Of Kerberos, which is not served, and of clients.
+# Kerberos is not served, and clients alone log in again.
 sasl.kerberos.kinit.cmd | string | /usr/bin/kinit
 sasl.kerberos.min.time.before.relogin | long | 60000
 sasl.kerberos.principal.to.local.rules | list | DEFAULT

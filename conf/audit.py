@@ -11,7 +11,7 @@ FILE = setting(
 )  # fmt: skip
 EVERYTHING = setting(
     "pqbroker.audit.everything", Kind.BOOLEAN, False,
-    "Have the audit log say each read, write and look that was allowed too, and not changes alone.",
+    "Write allowed reads, writes and descriptions to the audit log too, not only changes.",
 )  # fmt: skip
 AUDIT_FILE_BYTES_MAX = setting(
     "pqbroker.audit.file.bytes.max", Kind.LONG, 64 * MIB,

@@ -59,8 +59,8 @@ class BrokerSettings:
     advertised_listeners: str = setting(
         "advertised.listeners", Kind.STRING, "",
         "[NAME://]HOST:PORT that clients connect to, for each listener (`--kafka`) by its name; with one listener the "
-        "first counts; empty: the address that the client connected to. {port} is the port that the listener has. Of "
-        "several nodes each has its port above this one, and its id stands for {node} in the host.",
+        "first counts; empty: the address that the client connected to. {port} stands for the listener's port. With "
+        "several nodes {node} in the host stands for a node's id, and node K has this port plus K.",
     )  # fmt: skip
     protocol_map: str = tls.PROTOCOL_MAP
     handshakes_max: int = tls.HANDSHAKES_MAX
@@ -109,8 +109,8 @@ class BrokerSettings:
     )  # fmt: skip
     max_connections: int = setting(
         "max.connections", Kind.INT, 10_000,
-        "Open connections at most. Above, and above all but an eighth for an address that has many, one of the address "
-        "with most connections closes, those without a request for longest first.", low=1,
+        "Open connections at most; an address with many has at most seven eighths of them. Above, a connection of the "
+        "address with the most is closed, the one without a request for the longest time first.", low=1,
     )  # fmt: skip
     connections_per_ip_max: int = setting(
         "max.connections.per.ip", Kind.INT, 2_147_483_647,
@@ -254,8 +254,8 @@ class BrokerSettings:
     )  # fmt: skip
     read_only_look_ms: int = setting(
         "pqbroker.read.only.look.ms", Kind.INT, 1000,
-        "Time between looks at the full disk of a cell that is open for reading only. With 1 MiB free the cell is "
-        "opened for writing.", low=10, high=60_000,
+        "Time between two checks of the free space of a cell that is open for reading only because its disk was full. "
+        "With 1 MiB free the cell is opened for writing.", low=10, high=60_000,
     )  # fmt: skip
     pools: tuple[str, ...] = setting(
         "pqbroker.pools", Kind.LIST, (),

@@ -116,8 +116,8 @@ OFFSETS_RETENTION_MINUTES = setting(
 )  # fmt: skip
 OFFSETS_RETENTION_CHECK_INTERVAL_MS = setting(
     "offsets.retention.check.interval.ms", Kind.LONG, 600_000,
-    "Time that a group without members is remembered after its last offset was deleted. Offsets that expire are looked "
-    "for with the records, every `log.retention.check.interval.ms`.", low=1,
+    "Time that a group without members is remembered after its last offset was deleted. Expired offsets are deleted "
+    "every `log.retention.check.interval.ms`.", low=1,
 )  # fmt: skip
 PARTITION_CONSUMERS_MAX = setting(
     "pqbroker.partition.consumers.max", Kind.INT, 10_000,

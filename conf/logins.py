@@ -23,8 +23,8 @@ SERVER_RECEIVE_BYTES_MAX = setting(
 JAAS_CONFIG = setting(
     "sasl.jaas.config", Kind.PASSWORD, None,
     "Users of PLAIN with their passwords, on one listener: listener.name.NAME.plain.sasl.jaas.config, with "
-    'PlainLoginModule and user_NAME="PASSWORD" for each. They are beside the users of the broker, and nobody but who '
-    "changes the settings changes them.",
+    'PlainLoginModule and user_NAME="PASSWORD" for each. They exist beside the users of the broker, and change only '
+    "with this setting.",
 )  # fmt: skip
 CONNECTIONS_REAUTH_MS_MAX = setting(
     "connections.max.reauth.ms", Kind.LONG, 0,

@@ -8,8 +8,9 @@ NODES_MAX = 32
 
 PEER_FRAME_BYTES_MAX = setting(
     "pqbroker.peer.frame.bytes.max", Kind.INT, 128 * MIB,
-    "Bytes of a frame between two nodes of a broker; also of what one does not take and of requests in work, each. A "
-    "longer request or answer is refused; a node that takes nothing loses its link and comes again.",
+    "Bytes of one frame between two nodes of a broker at most; as many may wait for a node that does not read, and be "
+    "of requests being served. A longer request or answer is refused; a node that does not read is disconnected and "
+    "connects again.",
     low=65_536, high=1 << 30,
 )  # fmt: skip
 PEER_REQUEST_TIMEOUT_MS = setting(
@@ -18,13 +19,13 @@ PEER_REQUEST_TIMEOUT_MS = setting(
 )  # fmt: skip
 NODE_SILENCE_MS = setting(
     "pqbroker.node.silence.ms", Kind.INT, 3_000,
-    "Silence of a node of a broker with several after which it counts as dead: it is killed and started again. A node "
-    "that hears nothing from the first one as long stops answering.",
+    "Time without a message from a node after which a broker with several kills it and starts it again. A node that "
+    "hears nothing from the first one for this time stops answering.",
     low=1_000, high=600_000,
 )  # fmt: skip
 NODE_RETURN_MS = setting(
     "pqbroker.node.return.ms", Kind.INT, 5_000,
-    "Time that a node of a broker with several has to serve after it was gone, before the cells that it had are moved "
-    "back to it, one after the other.",
+    "Time that a node of a broker with several must serve after it was gone, before its cells are moved back to it, "
+    "one after the other.",
     high=86_400_000,
 )  # fmt: skip

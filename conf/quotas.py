@@ -14,7 +14,7 @@ WINDOW_SIZE_SECONDS = setting(
 )  # fmt: skip
 CONTROLLER_WINDOW_NUM = setting(
     "controller.quota.window.num", Kind.INT, 11,
-    "Windows for which a client saves up what it may create and delete of partitions (controller_mutation_rate).",
+    "Windows for which a client saves up partitions that it may create and delete (controller_mutation_rate).",
     low=1, high=1000,
 )  # fmt: skip
 QUOTAS_MAX = setting(

@@ -54,7 +54,7 @@ REGISTRY_TIMEOUT_MS = setting(
 )  # fmt: skip
 REGISTRY_FAILURE_MS = setting(
     "pqbroker.registry.failure.ms", Kind.INT, 10_000,
-    "Time before a schema that was not had is asked for again, and the latest version of a subject.", low=0,
+    "Time after which the broker asks again for a schema that a registry did not give, and for the latest one.", low=0,
 )  # fmt: skip
 SCHEMA_BYTES_MAX = setting(
     "pqbroker.registry.schema.bytes.max", Kind.INT, 256 << 10,

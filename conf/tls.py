@@ -22,8 +22,8 @@ ssl.keystore.password | password | null | | Password of a key store in PKCS12.
 ssl.keystore.type | string | JKS | | Form of the key store: PEM or PKCS12. JKS, Kafka's default, takes PKCS12 too, as Java does, and refuses JKS itself.
 ssl.principal.mapping.rules | string | DEFAULT | | Rules that make a user's name of a certificate's distinguished name: RULE:PATTERN/REPLACEMENT/[LU], with commas; the first that fits counts.
 ssl.protocol | string | TLSv1.3 | TLS TLSv1.2 TLSv1.3 | Version that a context of Java is made for. `ssl.enabled.protocols` decides.
-ssl.truststore.certificates | password | null | | Certificates in PEM that those of clients must lead to, in place of a file.
-ssl.truststore.location | string | null | | File with the certificates that those of clients must lead to. A changed file is taken for new connections within seconds.
+ssl.truststore.certificates | password | null | | Certificates in PEM of the authorities of clients' certificates, in place of a file.
+ssl.truststore.location | string | null | | File with the certificates of the authorities of clients' certificates. A changed file is taken for new connections within seconds.
 ssl.truststore.password | password | null | | Password of a trust store in PKCS12.
 ssl.truststore.type | string | JKS | | Form of the trust store: PEM or PKCS12, as for `ssl.keystore.type`.
 """  # noqa: E501 (a row is a line)
@@ -36,8 +36,8 @@ PROTOCOL_MAP = setting(
 )  # fmt: skip
 HANDSHAKES_MAX = setting(
     "pqbroker.handshakes.max", Kind.INT, 1000,
-    "TLS handshakes under way at most, over all listeners. Above, and above all but an eighth for an address that has "
-    "many, the oldest one of the address with most is cut.", low=1,
+    "TLS handshakes under way at most, over all listeners; an address with many has at most seven eighths of them. "
+    "Above, the oldest handshake of the address with the most ends.", low=1,
 )  # fmt: skip
 HANDSHAKE_TIMEOUT_MS = setting(
     "pqbroker.handshake.timeout.ms", Kind.INT, 10_000,

@@ -47,7 +47,7 @@ class TopicConfig:
     )
     delete_retention_ms: int = setting(
         "delete.retention.ms", Kind.LONG, 86_400_000,
-        "Time that compaction keeps the tombstone of a key after it removed the records that it hides.", low=0,
+        "Time that compaction keeps the tombstone of a key after it removed the older records of the key.", low=0,
     )  # fmt: skip
     file_delete_delay_ms: int = without_effect(
         "file.delete.delay.ms", Kind.LONG, 60_000, "Space is freed when the deletion is durable.", low=0
@@ -93,7 +93,7 @@ class TopicConfig:
     )  # fmt: skip
     min_cleanable_dirty_ratio: float = setting(
         "min.cleanable.dirty.ratio", Kind.DOUBLE, 0.5,
-        "Part of a log behind its head, in bytes, above which it is compacted when it was not compacted yet.",
+        "Share of a log, in bytes and without its head, that was never compacted, above which it is compacted.",
         low=0, high=1,
     )  # fmt: skip
     min_compaction_lag_ms: int = setting(
@@ -243,24 +243,24 @@ class TopicConfig:
         "With `value.format=avro`: the Avro schema of values, as JSON; empty: the columns make it.",
     )
     key_format: str = setting(
-        "key.format", Kind.STRING, JSON, "The same as `value.format`, of keys.", choices=FORMATS
+        "key.format", Kind.STRING, JSON, "The same as `value.format`, for keys.", choices=FORMATS
     )  # fmt: skip
     key_avro_schema: str = setting(
-        "key.avro.schema", Kind.STRING, "", "The same as `value.avro.schema`, of keys."
+        "key.avro.schema", Kind.STRING, "", "The same as `value.avro.schema`, for keys."
     )  # fmt: skip
     value_registry: str = setting(
         "value.registry", Kind.STRING, "",
         "Name of a registry (`pqbroker.registries`) by whose schemas values are decoded where they are shown; empty:"
         " none. Records are stored as they come.",
     )  # fmt: skip
-    key_registry: str = setting("key.registry", Kind.STRING, "", "The same as `value.registry`, of keys.")
+    key_registry: str = setting("key.registry", Kind.STRING, "", "The same as `value.registry`, for keys.")
     value_registry_subject: str = setting(
         "value.registry.subject", Kind.STRING, "",
         "Subject in the registry of `value.registry` whose latest schema gives the columns of SQL; empty:"
         " `TOPIC-value`. Producers that name subjects by records (RecordNameStrategy) have others, as `shop.Order`.",
     )  # fmt: skip
     key_registry_subject: str = setting(
-        "key.registry.subject", Kind.STRING, "", "The same as `value.registry.subject`, of keys; empty: `TOPIC-key`."
+        "key.registry.subject", Kind.STRING, "", "The same as `value.registry.subject`, for keys; empty: `TOPIC-key`."
     )
     pq_bundle: str = setting(
         "pq.bundle", Kind.STRING, "default", "Bundle of cells that the topic's tablets live in; fixed at creation."

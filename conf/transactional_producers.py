@@ -9,8 +9,7 @@ TRANSACTION_MAX_TIMEOUT_MS = setting(
 )  # fmt: skip
 TRANSACTIONAL_ID_EXPIRATION_MS = setting(
     "transactional.id.expiration.ms", Kind.INT, 604_800_000,
-    "Time after which an unused transactional id is forgotten. They are looked for with the records, every "
-    "`log.retention.check.interval.ms`.", low=1,
+    "Time after which an unused transactional id is forgotten, at the next `log.retention.check.interval.ms`.", low=1,
 )  # fmt: skip
 ADD_PARTITIONS_WAIT_MS = setting(
     "add.partitions.to.txn.retry.backoff.max.ms", Kind.INT, 100,

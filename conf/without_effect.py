@@ -31,7 +31,7 @@ min.insync.replicas | int | 1 | 1..
 broker.id | int | -1 | -1..
 # A node is in no rack.
 broker.rack | string | null
-# A node is its own controller.
+# The first node is the controller, and nodes have links of their own.
 inter.broker.listener.name | string | null
 security.inter.broker.protocol | string | PLAINTEXT | PLAINTEXT SASL_PLAINTEXT SASL_SSL SSL
 request.timeout.ms | int | 30000 | 1..
@@ -78,7 +78,7 @@ num.replica.alter.log.dirs.threads | int | null
 queued.max.requests | int | 500 | 1..
 # `pqbroker.inflight.bytes.max` is the limit.
 queued.max.request.bytes | long | -1
-# The system's default.
+# The operating system decides.
 socket.listen.backlog.size | int | 50 | 1..
 socket.receive.buffer.bytes | int | 102400 | -1..
 socket.send.buffer.bytes | int | 102400 | -1..
@@ -88,7 +88,7 @@ max.connection.creation.rate | int | 2147483647 | 0..
 log.flush.interval.messages | long | 9223372036854775807 | 1..
 log.flush.interval.ms | long | null
 log.flush.scheduler.interval.ms | long | 9223372036854775807
-# Recovery reads the index.
+# A start reads the index.
 log.flush.offset.checkpoint.interval.ms | int | 60000 | 0..
 log.flush.start.offset.checkpoint.interval.ms | int | 60000 | 0..
 # A blob carries its own index, about every 32 KiB.
@@ -108,13 +108,15 @@ log.initial.task.delay.ms | long | 30000 | 0..
 log.dir.failure.timeout.ms | long | 30000 | 1..
 # The cleaner reads and writes a few bodies at a time, 16 MiB.
 log.cleaner.io.buffer.size | int | 524288 | 0..
-# What waits is dropped when it is answered.
+# A waiting request is dropped when it is answered.
 fetch.purgatory.purge.interval.requests | int | 1000
 producer.purgatory.purge.interval.requests | int | 1000
 delete.records.purgatory.purge.interval.requests | int | 1
-# For consumer groups.
+# Groups are coordinated on the event loop.
 group.coordinator.append.linger.ms | int | -1 | -1..
+# Classic groups and those of the consumer protocol are always served.
 group.coordinator.rebalance.protocols | list | classic,consumer,streams | classic consumer share streams
+# Groups are coordinated on the event loop.
 group.coordinator.threads | int | 4 | 1..
 # A commit is done when its store has synced it.
 offsets.commit.timeout.ms | int | 5000 | 1..
@@ -159,24 +161,31 @@ share.coordinator.state.topic.compression.codec | int | 0
 share.coordinator.append.linger.ms | int | -1 | -1..
 share.coordinator.write.timeout.ms | int | 5000 | 1..
 share.coordinator.cached.buffer.max.bytes | int | 1048588 | 524288..
-# For transactions.
+# The broker looks for old transactions at intervals of its own.
 transaction.abort.timed.out.transaction.cleanup.interval.ms | int | 10000 | 1..
 transaction.remove.expired.transaction.cleanup.interval.ms | int | 3600000 | 1..
+# Every batch of a transaction is verified.
 transaction.partition.verification.enable | boolean | true
+# Two-phase commit is not served.
 transaction.two.phase.commit.enable | boolean | false
+# There is no topic of transactions.
 transaction.state.log.load.buffer.size | int | 5242880 | 1..
 transaction.state.log.min.isr | int | 2 | 1..
 transaction.state.log.num.partitions | int | 50 | 1..
 transaction.state.log.replication.factor | short | 3 | 1..
 transaction.state.log.segment.bytes | int | 104857600 | 1..
+# Producers are looked for with the records, every `log.retention.check.interval.ms`.
 producer.id.expiration.check.interval.ms | int | 600000 | 1..
+# A request waits for the end of the transaction before.
 add.partitions.to.txn.retry.backoff.ms | int | 20 | 1..
-# For quotas.
+# `quota.window.size.seconds` is the window of all quotas of clients.
 controller.quota.window.size.seconds | int | 1 | 1..
+# There is one replica.
 replication.quota.window.num | int | 11 | 1..
 replication.quota.window.size.seconds | int | 1 | 1..
 alter.log.dirs.replication.quota.window.num | int | 11 | 1..
 alter.log.dirs.replication.quota.window.size.seconds | int | 1 | 1..
+# Quotas are Kafka's own, without a callback.
 client.quota.callback.class | class | null
 # There are no Java policies.
 alter.config.policy.class.name | class | null

@@ -127,7 +127,7 @@ LIMITS = (
     # Connections that come
     Limit(
         "TLS handshakes under way", ("pqbroker.handshakes.max", "pqbroker.handshake.timeout.ms"),
-        "the oldest one of the address with most is cut",
+        "the oldest one of the address with the most ends",
         "broker/node/test_tls.py::test_handshakes_of_one_address_give_way_to_its_own",
         share=Share.ADDRESS,
         beside="broker/node/test_tls.py::test_handshakes_of_one_address_leave_room_for_another",
@@ -166,7 +166,8 @@ LIMITS = (
     ),
     # Audit log
     Limit(
-        "bytes of the audit log", ("pqbroker.audit.file.bytes.max", "pqbroker.audit.files.max"), "the oldest file goes",
+        "bytes of the audit log", ("pqbroker.audit.file.bytes.max", "pqbroker.audit.files.max"),
+        "the oldest file is deleted",
         "broker/ground/test_audit.py::test_files_are_renamed_when_they_are_full_and_the_oldest_goes",
     ),
     Limit(
@@ -203,12 +204,12 @@ LIMITS = (
         share=Share.REQUEST,
     ),
     Limit(
-        "requests of a connection in work", ("pqbroker.connection.requests.max",), _PAUSES,
+        "requests of a connection that are served", ("pqbroker.connection.requests.max",), _PAUSES,
         "broker/kafka/net/test_connection.py::test_reading_pauses_above_the_limit_of_requests_and_resumes_below",
         share=Share.REQUEST,
     ),
     Limit(
-        "bytes of a connection's requests in work", ("pqbroker.connection.bytes.max",), _PAUSES,
+        "bytes of a connection's requests that are served", ("pqbroker.connection.bytes.max",), _PAUSES,
         "broker/kafka/net/test_connection.py::test_reading_pauses_above_the_limit_of_bytes_and_resumes_below",
         share=Share.REQUEST,
     ),
@@ -241,9 +242,9 @@ LIMITS = (
         share=Share.REQUEST,
     ),
     Limit(
-        "bytes of long requests and of answers, in work or not taken by clients",
+        "bytes of long requests and of answers, being served or not read by clients",
         ("pqbroker.unsent.bytes.max", "pqbroker.answer.stall.ms"),
-        "answers over 64 KiB wait; a client that takes nothing meanwhile is cut",
+        "answers over 64 KiB wait; a client that reads nothing is disconnected",
         "attacks/test_shares.py::test_clients_of_one_address_that_read_nothing_leave_room_for_another",
         share=Share.ADDRESS,
         beside="attacks/test_shares.py::test_clients_of_one_address_that_read_nothing_leave_room_for_another",
@@ -296,7 +297,7 @@ LIMITS = (
     ),
     # Connections
     Limit(
-        "connections", ("max.connections",), "the address with most gives way, its idle ones first; else refused",
+        "connections", ("max.connections",), "one of the address with the most closes, idle ones first; else refused",
         "attacks/test_shares.py::test_idle_connections_of_one_address_leave_room_for_another",
         share=Share.ADDRESS,
         beside="attacks/test_shares.py::test_idle_connections_of_one_address_leave_room_for_another",
@@ -308,12 +309,12 @@ LIMITS = (
         share=Share.REQUEST,
     ),
     Limit(
-        "connections that ask nothing", ("connections.max.idle.ms",), "closed",
+        "connections without requests", ("connections.max.idle.ms",), "closed",
         "broker/node/test_server.py::test_an_idle_connection_is_closed_with_a_clean_end",
         share=Share.REQUEST,
     ),
     Limit(
-        "fetch sessions", ("max.incremental.fetch.session.cache.slots",), "no session: each Fetch says all",
+        "fetch sessions", ("max.incremental.fetch.session.cache.slots",), "no session: each Fetch names all partitions",
         "broker/kafka/apis/test_fetch_sessions.py::test_only_a_session_unused_for_long_makes_room",
         share=Share.ADDRESS, beside=_FILLED,
     ),
@@ -379,7 +380,8 @@ LIMITS = (
         "broker/web/test_materializations.py::test_records_become_rows_no_faster_than_the_rate",
     ),
     Limit(
-        "dead letters of a table that are kept", ("tables/serving/feed_progress.py:LETTERS_MAX",), "the first go",
+        "dead letters of a table that are kept", ("tables/serving/feed_progress.py:LETTERS_MAX",),
+        "the first are forgotten",
         "broker/web/test_materializations.py::test_the_last_hundred_dead_letters_are_kept_and_all_counted",
     ),
     Limit(
@@ -451,7 +453,8 @@ LIMITS = (
         "OUT_OF_TABLET_MEMORY", "broker/web/test_sorted_limits.py::test_stores_that_fill_the_memory_refuse_writes",
     ),
     Limit(
-        "memory of blocks of sorted tables", ("pqbroker.table.blocks.bytes.max",), "the least recently used go",
+        "memory of blocks of sorted tables", ("pqbroker.table.blocks.bytes.max",),
+        "the least recently used are dropped",
         "tables/serving/test_kept_blocks.py::test_the_least_recently_used_block_goes_first",
     ),
     Limit(
@@ -460,7 +463,8 @@ LIMITS = (
         "they wait", "broker/web/test_sorted_limits.py::test_as_many_tasks_run_as_are_allowed",
     ),
     Limit(
-        "tasks of sorted tables that are remembered", ("tables/serving/tasks.py:ENDED_KEPT",), "the oldest go",
+        "tasks of sorted tables that are remembered", ("tables/serving/tasks.py:ENDED_KEPT",),
+        "the oldest are forgotten",
         "tables/serving/test_tasks.py::test_a_task_runs_until_it_has_ended_and_the_last_ones_stay",
     ),
     Limit(
@@ -665,7 +669,7 @@ LIMITS = (
     # HTTP
     Limit(
         "HTTP connections with a request", ("pqbroker.http.connections.max",),
-        "the one closes that has waited for its client longest; 503 while all are in work",
+        "the one that has waited longest for its client closes; 503 while all are served",
         "broker/web/test_door.py::test_while_all_are_in_work_one_more_is_refused_and_health_and_metrics_answer",
         share=Share.ADDRESS, beside=_FILLED,
     ),
@@ -719,7 +723,7 @@ LIMITS = (
     Limit(
         "lines of log that HTTP shows",
         ("broker/ground/log_tail.py:LINES_MAX", "broker/ground/log_tail.py:LINE_CHARACTERS_MAX"),
-        "the oldest goes; the rest of a long one is left out",
+        "the oldest is dropped; the rest of a long one is left out",
         "broker/web/test_observations.py::test_the_log_in_memory_is_bounded",
     ),
     Limit(
@@ -813,7 +817,8 @@ LIMITS = (
         share=Share.REQUEST,
     ),
     Limit(
-        "columns kept for later SQL queries", ("pqbroker.sql.columns.bytes.max",), "the oldest go, rows are read again",
+        "columns kept for later SQL queries", ("pqbroker.sql.columns.bytes.max",),
+        "the oldest are dropped, rows are read again",
         "tables/work/test_kept_columns.py::test_a_scan_of_more_than_there_is_room_for_keeps_its_part",
     ),
     Limit(
@@ -841,7 +846,7 @@ LIMITS = (
     ),
     Limit(
         "least times of records kept for later SQL queries", ("broker/services/sql/least_times.py:TIME_SPANS_MAX",),
-        "the oldest go, rows are read again",
+        "the oldest are dropped, rows are read again",
         "broker/services/sql/test_least_times.py"
         "::test_beyond_their_limit_the_partitions_used_least_recently_are_forgotten",
     ),
@@ -924,7 +929,7 @@ LIMITS = (
 
     # Several nodes
     Limit(
-        "bytes of a frame between nodes, of what one does not take, of requests in work",
+        "bytes of a frame between nodes, of unread ones, of requests that are served",
         ("pqbroker.peer.frame.bytes.max",), "refused; the link closes where a frame lies about its length",
         "broker/peers/test_peer_link.py::test_a_request_may_be_refused_or_be_too_long_and_others_continue",
         share=Share.REQUEST,

@@ -15,27 +15,28 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
 _HEAD = """\
 # Settings
 
-This page is written from the declarations in `conf/` (`python -m tests.support.settings_page`); a test compares them.
+All settings of a node, of topics, and of sorted tables. The page is written from the declarations in `conf/`
+(`python -m tests.support.settings_page`).
 
-A node's settings come from, the first one that names a setting wins:
+A node's setting has the value of the first of these that names it:
 
-1. flags: `--set NAME=VALUE`, of which the last for a name counts;
-2. the environment: the name in upper case, dots as underscores, under `PQBROKER_` (written once);
-   `node.id` is `PQBROKER_NODE_ID`, `pqbroker.durability` is `PQBROKER_DURABILITY`;
+1. flags: `--set NAME=VALUE`; if a name is given twice, the last one counts;
+2. the environment: `PQBROKER_` and the name in upper case, with underscores for dots; a name that begins with
+   `pqbroker.` has it only once. `node.id` is `PQBROKER_NODE_ID`, `pqbroker.durability` is `PQBROKER_DURABILITY`;
 3. the file given with `--config`, in the form of Kafka's `.properties`;
 4. the default.
 
-A setting of listeners (`ssl.`, `sasl.`) may be given for one of them: `listener.name.NAME.` stands before it, with the
-listener's name in small letters. It wins over the one of all listeners.
+Settings of listeners (`ssl.`, `sasl.`) may be given for one listener, with `listener.name.NAME.` before the setting
+and the listener's name in small letters. That value is used instead of the one for all listeners.
 
-An unknown name or a value out of range stops the start with the place it stands at. So does a setting of Kafka's that
-promises protection (keys, users, mechanisms: "Refused" below lists them), as nothing would be protected by it.
+If a name is unknown or a value out of range, the broker does not start, and the message says where it was given. The
+same is true of Kafka's settings that promise a protection which this broker does not have ([Refused](#refused)).
 
-What is marked "running" can also be changed while the node runs, for it alone or for all nodes at once, by Kafka's
-means (`kafka-configs --alter --entity-type brokers`): durable, in force at once, and over all of the above. Topics that
-leave a config open follow.
+Settings marked "running" can also be changed while the broker runs (`kafka-configs --alter --entity-type brokers`).
+Such a value is stored, takes effect at once, and counts before all of the above. Topics without a value of their own
+use it too.
 
-A topic's configs are given when it is created or altered, by Kafka's own means.
+Configs of topics are given when a topic is created, or changed later, with the tools of Kafka or of pqbroker.
 """
 
 
@@ -53,12 +54,12 @@ def _lines() -> Iterator[str]:
     yield "\n## Topic\n"
     yield from _table(one for one in topic if one.effective)
     yield "\n## Attributes of a sorted table\n"
-    yield "Sizes are bytes, times milliseconds. What is set acts in a tablet from its next mount or remount on.\n"
+    yield "Sizes are bytes, times milliseconds. A value takes effect in a tablet when it is mounted or remounted.\n"
     yield from _table(declarations(SortedAttributes).values())
     yield "\n## What a client can make grow\n"
-    yield "Each limit, its default, what happens to what is over it, and the test that exceeds it (below `tests/`).\n"
-    yield 'Whose it is: addresses share a pool of all clients ("Shares" in [operate.md](operate.md#shares)), an owner'
-    yield "(a topic, a group, a table, the node) has its own, a request or a connection has one to itself.\n"
+    yield "Each limit, its default, what happens above it, and the test that exceeds it (in `tests/`). *Whose* says"
+    yield "what has such a limit: all addresses share one ([shares](operate.md#shares)); each owner (a topic, a group,"
+    yield "a table, the node) has one; or each request or connection.\n"
     yield "| what grows | limit | default | whose | beyond it | test |"
     yield "|---|---|---|---|---|---|"
     known = {one.name: one for one in (*topic, *broker)}
@@ -67,14 +68,14 @@ def _lines() -> Iterator[str]:
         default = _default(known[limit.names[0]]) if limit.names[0] in known else ""
         yield f"| {limit.what} | {names} | {default} | {limit.share.value} | {limit.beyond} | `{limit.test}` |"
     yield "\n## Accepted without effect\n"
-    yield "Kafka has these, tools set them, and here they are kept and described but change nothing.\n"
+    yield "Settings of Kafka that tools may set. They are stored and shown, and change nothing.\n"
     yield "### Topic\n"
     yield from _short_table(one for one in topic if not one.effective)
     yield "\n### Node\n"
     yield from _short_table(one for one in broker if one.effect is Effect.NONE)
     yield "\n## Refused\n"
-    yield "Kafka has these for access control; tools see their defaults. A node that is given another value does not"
-    yield "start, and refuses it while it runs.\n"
+    yield "Settings of Kafka's security that this broker does not have; tools see their defaults. With another value"
+    yield "the broker does not start, and while it runs it refuses the change.\n"
     yield from _short_table(one for one in broker if one.effect is Effect.REFUSED)
 
 
