@@ -98,11 +98,14 @@ ROUTE_NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
     "GET /v1/tokens": (on_cluster(Op.DESCRIBE, "to see those of others"),),
     "POST /v1/tokens": (on_cluster(Op.ALTER, "for another user"),),
     "DELETE /v1/tokens/{name}": (on_cluster(Op.ALTER, "of another user"),),
-    "POST /v1/transactions": (),
+    "POST /v1/transactions": (on_transactional_id(Op.WRITE, "with a transactional id"),),
     "GET /v1/transactions": (on_cluster(Op.DESCRIBE, _OWN),),
     "GET /v1/transactions/{transaction}": (on_cluster(Op.DESCRIBE, _OWN),),
     "POST /v1/transactions/{transaction}/ping": (),
-    "POST /v1/transactions/{transaction}/commit": (on_topic(Op.WRITE, "of each table that it writes"),),
+    "POST /v1/transactions/{transaction}/commit": (
+        on_topic(Op.WRITE, "of each table that it writes"), on_transactional_id(Op.WRITE, "with a transactional id"),
+        on_group(Op.READ, "with offsets"), on_topic(Op.READ, "of the topics of offsets"),
+    ),
     "POST /v1/transactions/{transaction}/abort": (on_cluster(Op.ALTER, "to abort those of others, by force"),),
     "GET /v1/tree/{path}": (on_topic(Op.DESCRIBE, _LEFT_OUT), on_cluster(Op.DESCRIBE, "below //sys")),
     "PUT /v1/tree/{path}": (

@@ -176,6 +176,33 @@ async def test_who_has_the_rights_of_its_line_is_not_refused(node: Node, route: 
     assert [text for text in refused if "NO_TEST_BROKER" not in text] == []
 
 
+OF_ITS_KAFKA_SIDE = {
+    OWN: ({"transactional_id": "x"}, (404, "TRANSACTIONAL_ID_NOT_FOUND")),
+    f"{OWN}/{{transaction}}/commit": (
+        {"writes": [], "offsets": [{"group": "g", "topic": "t", "partition": 0, "offset": 0}]}, (200, None),
+    ),
+}  # fmt: skip
+"""Requests of transactions by path, with the answer for who has the rights of their lines."""
+
+
+@pytest.mark.parametrize("path", OF_ITS_KAFKA_SIDE)
+async def test_the_kafka_side_of_a_transaction_needs_the_rights_of_its_line(node: Node, path: str) -> None:
+    await node.create_topic("t")
+    (route,) = (each for each in ROUTES if (each.method, each.path) == ("POST", path))
+    body, allowed = OF_ITS_KAFKA_SIDE[path]
+    answers = []
+    for access in (Nothing(), allowing(route)):
+        close, address = await start_http(replace(node.server.node, access=access), Address("127.0.0.1", 0))
+        async with aiohttp.ClientSession(f"http://{address}") as session:
+            async with session.post(OWN, json={}) as answer:
+                name = (await answer.json())["transaction"]
+            async with session.post(path.format(transaction=name), json=body) as answer:
+                answers.append((answer.status, (await answer.json()).get("error", {}).get("code")))
+        await close()
+    assert answers[0][0] == 403
+    assert answers[1] == allowed
+
+
 OF_TABLES = [
     route
     for route in ROUTES
