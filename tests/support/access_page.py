@@ -97,9 +97,12 @@ rate over any ten seconds. Requests over HTTP have no quotas.
 | line for | operation, resource, detail |
 |---|---|
 | each refusal, except what is left out of lists | those of the request |
-| each allowed Create, Delete, Alter, AlterConfigs and ClusterAction; with `pqbroker.audit.everything=true` all that is allowed | those of the request |
-| each login, successful or refused; over HTTP one for each user of a connection | LOGIN, the listener, the mechanism and why it was refused |
+| each allowed Create, Delete, Alter, AlterConfigs and ClusterAction | those of the request |
+| with `pqbroker.audit.everything=true`: all that is allowed | those of the request |
+| each login, successful or refused | LOGIN, the listener, the mechanism and why it was refused |
 | each failed TLS handshake | HANDSHAKE, the listener, the cause |
+
+Over HTTP each user of a connection has one line for the login.
 
 ```json
 {"time": "2026-01-31T12:00:00.000+00:00", "principal": "User:ann", "host": "10.0.0.7", "operation": "READ",

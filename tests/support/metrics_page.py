@@ -10,22 +10,21 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 _HEAD = """\
 # Metrics
 
-This page is written from the declarations in `broker/ground/metrics.py` (`python -m tests.support.metrics_page`); a
-test compares them. `GET /metrics` on the HTTP address answers in Prometheus' text form; [docker/](../docker) has a
-Prometheus and a Grafana dashboard for it.
+`GET /metrics` at the HTTP address returns all metrics in Prometheus' text format; [docker/](../docker) has a Prometheus
+and a Grafana dashboard. The page is written from the declarations in `broker/ground/metrics.py`
+(`python -m tests.support.metrics_page`).
 
-Counters begin at 0 when their part starts: the node, or for what the cell, its pools and its partitions count, the
-opening of the cell. A histogram has the series `…_bucket`, `…_sum` and `…_count`. A broker of several nodes
-answers for all of them, and each sample has a label `node`, the number of its node, from 1.
+Counters of cells, pools and partitions begin at 0 when the cell is opened, others when the node starts. A histogram has
+the series `…_bucket`, `…_sum` and `…_count`. With [several nodes](nodes.md) the answer has the metrics of all, and each
+sample has a label `node`, the number of its node, from 1.
 
-Series with the labels `topic` and `partition` are bounded: up to `pqbroker.metrics.partitions.max` partitions each has
-its own. Above, they are sums over the partitions of a topic, with an empty `partition`; and where there are more topics
-than that, sums over the node, with both labels empty. `sum by (topic) (…)` is right in all three cases.
+The number of series is limited. Up to `pqbroker.metrics.partitions.max` partitions have series of their own. If there
+are more, each topic has one sum, with an empty label `partition`; if there are more topics than that, the node has one
+sum, with an empty `topic` too. `sum by (topic) (…)` is right in all three cases.
 
-Lags of consumer groups are bounded alike: up to `pqbroker.metrics.offsets.max` committed offsets each has its own.
-Above, `pqbroker_group_lag_summed` is 1 and they are sums over the partitions of a group, with empty `topic` and
-`partition`; and where there are more groups than that, there is one sum, with an empty `group`. The members of more
-groups than that are one sum too.
+In the same way up to `pqbroker.metrics.offsets.max` committed offsets of consumer groups have a lag of their own. If
+there are more, `pqbroker_group_lag_summed` is 1 and each group has one sum, with empty `topic` and `partition`; if
+there are more groups than that, there is one sum, with an empty `group`, of lags and of members.
 
 | name | type | labels | meaning |
 |---|---|---|---|
