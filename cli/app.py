@@ -232,7 +232,7 @@ COMMANDS: Mapping[str, tuple[str, Callable[[], Family]]] = {
     "get": ("Print what a path names: a table, a topic, a tablet, a cell, or an attribute (@) of one.", _get),
     "list": ("List the names below a path: tables and topics, and what runs them under //sys.", _list),
     "exists": ("Print true if a path names something, such as a table or an attribute; else false.", _exists),
-    "set": ("Set an attribute of a table or of a bundle; a table's acts in a tablet from its remount on.", _set),
+    "set": ("Set an attribute of a table or of a bundle; one of a table takes effect at a remount.", _set),
     "bench": ("Measure writing and reading with one Python client.", _bench),
     "backup": ("Back up a running broker.", _backup),
     "restore": ("Restore a backup to a new data directory.", _restore),

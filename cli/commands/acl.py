@@ -132,7 +132,7 @@ def remove(
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Remove the access rules that match all that is given, after a question."""
+    """Remove the access rules that match all options, after asking."""
     if unreadable:
         confirm("remove unreadable access rules?", yes)
         with Web(http, broker=broker) as web:

@@ -77,7 +77,7 @@ def move_cell(
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Have another node of a broker with several run a cell, while its topics are served."""
+    """Move a cell to another node of a broker with several, while its topics are served."""
     with Web(http) as web:
         moved = web.post(f"/v1/cells/{cell}/move", {"node": node}, "id")
     if json:

@@ -46,7 +46,7 @@ def info(broker: Broker = DEFAULT_KAFKA, json: Json = False) -> None:
 def health(broker: Broker = DEFAULT_KAFKA, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
     """Check that every partition has a leader and all its replicas, and that a pqbroker is well; exit status 1 if not.
 
-    A pqbroker says over HTTP what is wrong with it: its address is learnt from the broker unless --http names it.
+    A pqbroker says over HTTP what is wrong with it, at the address of --http or the one that the broker names.
     """
     with Cluster(broker) as cluster:
         topics = cluster.topics()
@@ -141,7 +141,7 @@ def settings(
 
 @declare(app, "connections", "pqbroker cluster connections")
 def connections(http: Http = DEFAULT_HTTP, json: Json = False) -> None:
-    """List the Kafka clients connected to a pqbroker: who they are and what they have asked for."""
+    """List the Kafka clients connected to a pqbroker: who they are and what they have requested."""
     with Web(http) as web:
         found = list(web.items("/v1/connections", "connections", "after"))
     if json:

@@ -121,8 +121,8 @@ def consume(
     A template has the fields topic, partition, offset, timestamp (milliseconds), time, key, value and headers in
     braces, and \\n and \\t. A field may have a width: {key:<20} is aligned left, {key:>20} right, {key:^20} in the
     middle. Filters (--grep, --where, --key, --header) choose among the records that the other options name. A pqbroker
-    that serves HTTP searches itself, unless --follow, --last or --registry is given; in a topic that names a schema
-    registry it searches, and lines have, the JSON of keys and values. With --registry this command decodes so itself.
+    that serves HTTP searches itself, unless --follow, --last or --registry is given. If the topic names a schema
+    registry, it searches decoded keys and values and returns them as JSON. With --registry this command decodes.
     """
     given = {"--until": until, "--last": last, "--partition": partition, "--follow": follow or None, "--limit": limit}
     _check_together(given, start, group)

@@ -21,7 +21,7 @@ DryRun = Annotated[bool, option("--dry-run", help="Only check: nothing changes."
 
 @declare(app, "list", "pqbroker features list")
 def list_features(http: Http = DEFAULT_HTTP, json: Json = False) -> None:
-    """List the features, the levels that they may have, and those that clients go by."""
+    """List the features, the levels that they may have, and those that clients use."""
     with Web(http) as web:
         found = web.get(_PATH, "features")["features"]
     if json:

@@ -28,7 +28,7 @@ SessionArgument = Annotated[str, Argument(metavar="SESSION", help="Name of the s
 @declare(app, "list", "pqbroker queue list --consumer billing")
 def list_all(
     consumer: Annotated[
-        str | None, option("--consumer", metavar="CONSUMER", help="List the queues of this consumer alone.")
+        str | None, option("--consumer", metavar="CONSUMER", help="List only the queues of this consumer.")
     ] = None,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
@@ -48,7 +48,7 @@ def list_all(
 
 @declare(app, "describe", "pqbroker queue describe shop.orders")
 def describe(queue: QueueName, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
-    """Show the consumers of a queue, where each stands, and its auto trim."""
+    """Show the consumers of a queue with their offsets, and its auto trim."""
     path = queue_path(queue)
     with Web(http) as web:
         found = web.get(path, "consumers")
@@ -76,7 +76,7 @@ def register(
     queue: QueueName,
     consumer: Consumer,
     vital: Annotated[
-        bool, option("--vital", help="Keep its unread rows, and let auto trim wait for it; else not, or no more.")
+        bool, option("--vital", help="Make it vital: its unread rows are kept, and auto trim waits for it; else not.")
     ] = False,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
@@ -94,7 +94,7 @@ def register(
 def unregister(
     queue: QueueName, consumer: Consumer, yes: Yes = False, http: Http = DEFAULT_HTTP, json: Json = False
 ) -> None:
-    """Take a consumer from a queue; its offsets stay."""
+    """Remove a consumer from a queue; its offsets stay."""
     confirm(f"take consumer {consumer} from {queue}?", yes)
     with Web(http) as web:
         web.delete(f"{queue_path(queue)}/consumers/{quote(consumer, safe='')}")
@@ -113,7 +113,7 @@ def pull(
     tablet: TabletIndex = 0,
     offset: Annotated[
         int | None,
-        option("--from", metavar="ROW_INDEX", least=0, help="First row; without it: where the consumer stands, or 0."),
+        option("--from", metavar="ROW_INDEX", least=0, help="First row; without it: the consumer's offset, or 0."),
     ] = None,
     limit: Annotated[int, option("--limit", metavar="COUNT", least=1, most=1000, help="Rows to pull at most.")] = 100,
     advance: Annotated[
@@ -122,7 +122,7 @@ def pull(
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Print rows of a tablet from where a consumer stands, or from any row."""
+    """Print rows of a tablet from a consumer's offset, or from any row."""
     if advance and consumer is None:
         raise WrongInput("--advance moves a consumer: give --consumer")
     given = {"consumer": consumer, "offset": offset}
@@ -154,7 +154,7 @@ def advance_consumer(
     tablet: TabletIndex = 0,
     if_at: Annotated[
         int | None,
-        option("--if-at", metavar="ROW_INDEX", least=0, help="Row where it has to stand, else nothing changes."),
+        option("--if-at", metavar="ROW_INDEX", least=0, help="Offset that it must have, else nothing changes."),
     ] = None,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
@@ -173,18 +173,18 @@ def advance_consumer(
 def auto_trim(
     queue: QueueName,
     enable: Annotated[bool, option("--enable", help="Delete rows that all vital consumers have read.")] = False,
-    disable: Annotated[bool, option("--disable", help="Delete none by what was read.")] = False,
+    disable: Annotated[bool, option("--disable", help="Turn auto trim off.")] = False,
     retained_rows: Annotated[
         int | None, option("--retained-rows", metavar="COUNT", least=0, help="Rows of a tablet that are always kept.")
     ] = None,
     retained_lifetime: Annotated[
         int | None,
-        option("--retained-lifetime", metavar="MS", least=0, help="Age in ms, whole seconds, that rows are kept for."),
+        option("--retained-lifetime", metavar="MS", least=0, help="Milliseconds that rows stay, a multiple of 1000."),
     ] = None,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Set the auto trim of a queue, all of it; without options show it."""
+    """Set the auto trim of a queue as a whole; without options show it."""
     if enable and disable:
         raise WrongInput("--enable and --disable exclude each other; give one of them")
     if not (enable or disable) and (retained_rows is not None or retained_lifetime is not None):

@@ -178,9 +178,9 @@ def select(
 def alter(
     table: Table,
     column: Columns = None,
-    no_schema: Annotated[bool, option("--no-schema", help="Take a topic's schema away; its records stay.")] = False,
-    static: Annotated[bool, option("--static", help="Have an unmounted table be for SQL alone, no topic.")] = False,
-    dynamic: Annotated[bool, option("--dynamic", help="Have a static table be a topic again, unmounted.")] = False,
+    no_schema: Annotated[bool, option("--no-schema", help="Remove a topic's schema; its records stay.")] = False,
+    static: Annotated[bool, option("--static", help="Make an unmounted table static: for SQL only, no topic.")] = False,
+    dynamic: Annotated[bool, option("--dynamic", help="Make a static table a topic again, unmounted.")] = False,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:

@@ -86,8 +86,8 @@ def add_delete_rows(app: Family) -> None:
 
     @declare(app, "delete-rows", "pqbroker table delete-rows shop.stock shop=north,id=5")
     def delete_rows(table: Table, key: GivenKeys = None, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
-        """Delete the rows of a sorted table that have these keys, a thousand in a request; a key without a row is none
-        the worse."""
+        """Delete the rows of a sorted table that have these keys, a thousand in a request; a key without a row is no
+        error."""
         path = table_path(table)
         count = timestamp = 0
         with Web(http) as web:

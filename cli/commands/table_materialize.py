@@ -47,7 +47,7 @@ def _add_materialize(app: Family) -> None:
         http: Http = DEFAULT_HTTP,
         json: Json = False,
     ) -> None:
-        """Have a sorted table keep the latest value of each key of a topic; a record without a value deletes."""
+        """Have a sorted table keep the latest value of each key of a topic; null values delete."""
         if into.lower() != _INTO:
             raise WrongInput(f"{into!r} stands between topic and table; give {_INTO}, as in {_EXAMPLE}")
         body: dict[str, Any] = {"topic": topic, "table": table}
@@ -93,24 +93,24 @@ def _add_materializations(app: Family) -> None:
 def _add_changes(app: Family) -> None:
     @declare(app, "pause-materialization", "pqbroker table pause-materialization //shop/latest")
     def pause(table: Table, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
-        """Feed a table no more until that is resumed."""
+        """Stop feeding a table until it is resumed."""
         _change(http, table, "pause", {}, json)
 
     @declare(app, "resume-materialization", "pqbroker table resume-materialization //shop/latest --from-start")
     def resume(
         table: Table,
         from_start: Annotated[
-            bool, option("--from-start", help="Read the topic of that name from its start, also if it is another one.")
+            bool, option("--from-start", help="Read the topic from its start, even if it was re-created.")
         ] = False,
         http: Http = DEFAULT_HTTP,
         json: Json = False,
     ) -> None:
-        """Feed a table again, from where it was left."""
+        """Resume feeding a table where it stopped."""
         _change(http, table, "resume", {"from_start": from_start}, json)
 
     @declare(app, "drop-materialization", "pqbroker table drop-materialization //shop/latest --yes")
     def drop(table: Table, yes: Yes = False, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
-        """Feed a table no more; its rows stay, and where the topic was read up to is forgotten."""
+        """End feeding a table; its rows stay, and its place in the topic is forgotten."""
         confirm(f"feed {table} no more, and forget where its topic was read up to?", yes)
         with Web(http) as web:
             web.delete(_path(table))

@@ -34,7 +34,7 @@ def add_mount(app: Family) -> None:
         last: Last = None,
         frozen: Annotated[bool, option("--frozen", help="Mount for reading only.")] = False,
         cell: Annotated[
-            str | None, option("--cell", metavar="CELL", help="Have the tablets live in this cell of the bundle.")
+            str | None, option("--cell", metavar="CELL", help="Place the tablets in this cell of the bundle.")
         ] = None,
         http: Http = DEFAULT_HTTP,
         json: Json = False,
@@ -77,7 +77,7 @@ def add_remount(app: Family) -> None:
     def remount(
         table: Table, first: First = None, last: Last = None, http: Http = DEFAULT_HTTP, json: Json = False
     ) -> None:
-        """Have the attributes that were set act in tablets, which stay mounted."""
+        """Apply the attributes that were set to tablets, which stay mounted."""
         _change(http, table, "remount", tablet_range(first, last), json)
 
 

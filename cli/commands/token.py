@@ -45,7 +45,7 @@ def create(
 
 @declare(app, "list", "pqbroker token list --json")
 def list_tokens(http: Http = DEFAULT_HTTP, json: Json = False) -> None:
-    """List tokens: all of them for who may describe the cluster, else the caller's own."""
+    """List tokens: all if the caller may describe the cluster, else the caller's own."""
     with Web(http) as web:
         found = list(web.items(_ALL, "tokens", "after"))
     if json:

@@ -92,10 +92,10 @@ class PassRow(NamedTuple):
 @declare(app, "top", "pqbroker top --interval 5")
 def top(
     interval: Annotated[
-        float, option("--interval", "-i", metavar="SECONDS", least=0.1, most=3600, help="Time between two looks.")
+        float, option("--interval", "-i", metavar="SECONDS", least=0.1, most=3600, help="Time between two refreshes.")
     ] = 2.0,
     count: Annotated[
-        int | None, option("--count", "-n", metavar="COUNT", least=1, help="Looks; without it: until Ctrl-C.")
+        int | None, option("--count", "-n", metavar="COUNT", least=1, help="Refreshes; without it: until Ctrl-C.")
     ] = None,
     http: Annotated[
         str | None,
@@ -106,7 +106,7 @@ def top(
 ) -> None:
     """Show topics by rate and groups by lag, refreshed until Ctrl-C.
 
-    Rates are those since the look before. Away from a terminal each look is printed below the one before.
+    Rates are those since the last refresh. If output is no terminal, each refresh is printed below the last one.
     """
     with Cluster(broker) as cluster:
         before = look(cluster)  # a broker that does not answer is refused before the screen changes

@@ -93,7 +93,7 @@ def list_all(
 ) -> None:
     """List topics with their records and sizes.
 
-    Records are counted by offsets, which a compacted topic has more of. The size is that of the largest replicas.
+    Records are counted by offsets, so a compacted topic seems to have more. The size is that of the largest replicas.
     """
     with Cluster(broker) as cluster:
         found = [topic for _, topic in sorted(cluster.topics().items()) if internal or not topic.is_internal]

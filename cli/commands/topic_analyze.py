@@ -42,7 +42,7 @@ def add_analyze(app: Family) -> None:
 def analyze(
     topic: TopicName,
     sample: Annotated[
-        int, option("--sample", metavar="COUNT", least=1, most=10_000_000, help="Latest records to look at, each.")
+        int, option("--sample", metavar="COUNT", least=1, most=10_000_000, help="Latest records to read by partition.")
     ] = 10_000,
     broker: Broker = DEFAULT_KAFKA,
     json: Json = False,

@@ -33,9 +33,9 @@ def clean(
         list[int] | None, option(least=0, metavar="NUMBER", help="Partition to clean; repeatable; without it: all.")
     ] = None,
     dry_run: Annotated[
-        bool, option("--dry-run", help="Begin nothing: show what a pass would go through.")
+        bool, option("--dry-run", help="Clean nothing: show what a pass would go through.")
     ] = False,
-    wait: Annotated[bool, option("--wait", help="Wait until it is done, and show what became of it.")] = False,
+    wait: Annotated[bool, option("--wait", help="Wait until it is done, and show the results.")] = False,
     timeout: Annotated[
         int,
         option("--timeout", metavar="SECONDS", least=1, most=INT32_MAX // 1000, help="Time that --wait may take."),

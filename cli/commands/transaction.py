@@ -123,7 +123,7 @@ def resolve_transaction(
     abort: Annotated[bool, option("--abort", help="Drop its rows.")] = False,
     commit: Annotated[
         int | None,
-        option("--commit", metavar="TIMESTAMP", help="Write its rows at its timestamp, which other tablets have."),
+        option("--commit", metavar="TIMESTAMP", help="Write its rows at this timestamp, that of its other rows."),
     ] = None,
     yes: Yes = False,
     http: Http = DEFAULT_HTTP,

@@ -53,7 +53,7 @@ def set_value(
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Set an attribute of a table or of a bundle; a table's acts in a tablet from its remount on."""
+    """Set an attribute of a table or of a bundle; one of a table takes effect at a remount."""
     with Web(http) as web:
         _show(web.value("PUT", _place(path), json_or_text(value)), json)
 

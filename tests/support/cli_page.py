@@ -12,44 +12,64 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 _HEAD = """\
 # Commands
 
-This page is written from the commands (`python -m tests.support.cli_page`); a test compares them.
+`pqbroker serve` is the broker; the other commands are mostly clients of one. The page is written from the commands
+(`python -m tests.support.cli_page`). `pqbroker`, `pqbroker topic` and other groups of commands, given alone, list
+their commands; `--help` explains one.
 
-`pqbroker serve` is the broker. All else is a client, but for `doctor`, `restore`, `crashtest`, `certificate` and
-`profile`: it speaks Kafka's protocol with any broker, ours or Apache Kafka, the one at `127.0.0.1:9092` unless
-`--broker HOST:PORT` or the environment's `PQBROKER_BROKER` names another. Several are named with commas between them;
-the port is 9092 unless given. A command that needs what a broker does not serve says so. `pqbroker tablet`, `table`,
-`queue`, `transaction`, `features`, `token`, `cell`, `bundle`, `sql`, `backup`, `topic clean`, `acl needs` and `cluster
-connections` are for brokers of ours alone: they ask the HTTP address, which the broker that `PQBROKER_BROKER` names
-tells them (`pqbroker.advertised.http`). `--http HOST:PORT` or `PQBROKER_HTTP` names it, and has to be of the same
-cluster; without any of these it is `127.0.0.1:8092`. A password is sent to hosts alone that you have named.
+## Which broker
 
-- `pqbroker`, `pqbroker topic` and the like without more list their commands; `--help` explains one.
-- `--json` prints objects with the keys below, one a line; else there are tables for people. `NO_COLOR` turns their
-  colours off. How far a command is stands on standard error, on a terminal, where no records are printed too.
-- Exit status: 0 done, 1 failed or refused, 2 wrong input. The reason stands on standard error, with the right form when
-  the input was wrong.
-- A command that waits for a broker says so on standard error within two seconds: 5 s at most for a connection, 10 s for
-  its first answer, 60 s for another. `produce`, `consume` and `bench` wait 60 s for a broker that has gone, `consume
-  --follow` for ever, and continue when it is back.
-  Where a broker answers and acknowledges nothing for 30 s, as with a full disk, `produce` and `bench` end with its
-  reason. `topic clean --wait` ends after `--timeout`.
+Commands speak Kafka's protocol with any broker, pqbroker or Apache Kafka. The broker is at `127.0.0.1:9092`, unless
+`--broker HOST:PORT` or `PQBROKER_BROKER` names another (several with commas; the port is 9092 unless given). If a
+broker does not serve what a command needs, the command says so. `doctor`, `restore`, `crashtest`, `certificate` and
+`profile` need no broker.
+
+`tablet`, `table`, `queue`, `transaction`, `features`, `token`, `cell`, `bundle`, `get`, `list`, `exists`, `set`, `sql`,
+`backup`, `topic clean`, `acl needs`, `cluster connections` and `cluster restart` are for pqbroker only, and use HTTP.
+The address is `--http HOST:PORT` or `PQBROKER_HTTP`, else the one that the broker of `PQBROKER_BROKER` names
+(`pqbroker.advertised.http`), else `127.0.0.1:8092`. It must be of the same cluster. Passwords are sent only to hosts
+that you have named.
+
+**Security**: `--command-config FILE` or `PQBROKER_COMMAND_CONFIG` is a `client.properties` of Kafka; `--http
+https://HOST:PORT` uses its certificates too. See [security](security.md).
+
+**Profiles**: a profile saves a cluster under a name. `pqbroker profile add prod --broker broker.example:9093` makes
+one; use it with `--profile prod`, or with `pqbroker profile use prod` for all later commands. A profile has the
+addresses, the path of a `--command-config` file and a user, never a password; profiles are stored in
+`~/.config/pqbroker/profiles.json` (or below `XDG_CONFIG_HOME`), which only you can read. The first of these counts:
+
+1. the options `--profile`, or `--broker` and `--http`;
+2. `PQBROKER_BROKER` and `PQBROKER_HTTP`;
+3. `PQBROKER_PROFILE`;
+4. the profile in use;
+5. `127.0.0.1`.
+
+With a profile `PQBROKER_COMMAND_CONFIG` and `PQBROKER_USER` are ignored; the options count. `--profile none` uses no
+profile. `pqbroker profile show` says which one counts and why; errors, questions before something is deleted, and
+`cluster health` name it. `pqbroker-pipeline` uses profiles too, with a login from the file of `--command-config`.
+
+## Output and exit status
+
+- `--json` prints one object a line, with the keys of the table below; without it there are tables for people.
+  `NO_COLOR` turns colours off.
+- Exit status: 0 done, 1 failed or refused, 2 wrong input. The reason is on standard error; after wrong input also the
+  right form. On a terminal progress is shown on standard error too, unless records are printed there.
+- Commands that delete ask first; `--yes` is for scripts.
+- While a command waits for a broker it says so on standard error within two seconds. It waits at most 5 s for a
+  connection, 10 s for the first answer, and 60 s for later ones. If the broker is gone, `produce`, `consume` and
+  `bench` wait 60 s for it and then continue; `consume --follow` waits for ever. If a broker acknowledges nothing for
+  30 s, for example because its disk is full, `produce` and `bench` end with its reason. `topic clean --wait` ends after
+  `--timeout`.
+- `pqbroker completion bash` (`zsh`, `fish`) prints what makes your shell complete commands, options, topics and groups.
+
+## Positions and records
+
 - A *position* is `beginning` (`earliest`), `end` (`latest`), an offset (`42`), a time (`2026-01-31T12:00`, local unless
   it ends in `Z` or `+02:00`) or an age (`90s`, `15m`, `2h`, `7d`). A time means the first record at or after it.
-- A record in JSON has keys, values and headers as text where they are UTF-8, else as `{"base64": "..."}`; HTTP has the
-  same form. `pqbroker consume --json A | pqbroker produce --json B` copies records exactly, with headers, nulls and
-  timestamps, into the partitions of the same number. `produce` also takes `{"json": ...}` for a JSON document.
-- `--command-config FILE` or `PQBROKER_COMMAND_CONFIG` says how a connection is secured, as Kafka's `client.properties`
-  does; `--http https://HOST:PORT` is encrypted by the same certificates. See [security.md](security.md).
-- A *profile* saves a cluster under a name: `pqbroker profile add prod --broker broker.example:9093`, then `--profile
-  prod`, or `pqbroker profile use prod` for all commands to come. It has the addresses, the path of a `--command-config`
-  and a user, never a password, and lies in `~/.config/pqbroker/profiles.json` (`XDG_CONFIG_HOME`), readable by you
-  alone. The first of these counts: the options `--profile`, or `--broker` and `--http`; `PQBROKER_BROKER` and
-  `PQBROKER_HTTP`; `PQBROKER_PROFILE`; the profile in use; `127.0.0.1`. A profile counts as a whole: beside it
-  `PQBROKER_COMMAND_CONFIG` and `PQBROKER_USER` do not, only their options do. `none` is no profile. `pqbroker profile
-  show` says which one counts and why; errors, questions before something is destroyed, and `cluster health` name it.
-  `pqbroker-pipeline` takes profiles too, with a login in the file of `--command-config`.
-- What destroys asks first; `--yes` is for scripts.
-- `pqbroker completion bash` (`zsh`, `fish`) prints what makes your shell complete commands, options, topics and groups.
+- In JSON a record's key, value and headers are texts if they are UTF-8, else `{"base64": "..."}`, as over HTTP.
+  `pqbroker consume --json A | pqbroker produce --json B` copies records exactly, with headers, nulls and timestamps,
+  into the partitions with the same numbers. `produce` also takes `{"json": ...}` for a JSON document.
+
+## Keys of JSON
 
 | command | keys of its JSON |
 |---|---|
