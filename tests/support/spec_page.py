@@ -11,12 +11,12 @@ PAGE = ROOT / "docs" / "spec.md"
 RULES = ROOT / "docs" / "semantics.md"
 
 _HEAD = """\
-# What must hold, and the test that holds it
+# Rules and their tests
 
-This page is written from the marks of the tests (`python -m tests.support.spec_page`); a test compares them. A test
-says with `@pytest.mark.spec("A.5.10", "K.1")` which rules of [semantics.md](semantics.md) it holds, a whole file with
-`pytestmark`. The test's name, or the first line of the file, is the sentence below; paths are below `tests/`. What is
-left out of the rules, and why, stands [there](semantics.md#left-out-and-why).
+For each rule of [semantics](semantics.md) the tests that hold it. The sentence is the name of a test, or the first line
+of a file of tests; paths are below `tests/`. [Left out](semantics.md#left-out-and-why) are the rules that do not apply.
+The page is written from the marks of the tests (`@pytest.mark.spec("A.5.10", "K.1")`, or `pytestmark` for a whole file)
+by `python -m tests.support.spec_page`.
 """
 
 
