@@ -30,7 +30,10 @@ def blocks(page: str, language: str, heading: str = "") -> list[str]:
 
 ON_DISK = frozenset(("how-to.md",))
 """Pages whose commands need a data directory."""
-RUN = ("sorted-tables.md", "transactions.md", "queues.md", "concepts-log.md", "compacted-topics.md", "how-to.md")
+RUN = (
+    "sorted-tables.md", "transactions.md", "queues.md", "concepts-log.md", "compacted-topics.md", "how-to.md", "sql.md",
+    "tables.md",
+)  # fmt: skip
 
 
 @pytest.mark.timeout(600)  # dozens of commands, each a process that starts
