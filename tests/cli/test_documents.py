@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pqbroker.client import Client, Column
 from pqbroker.testing import broker, memory_broker
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -52,14 +53,24 @@ def test_commands_of_the_page_run(page: str, tmp_path: Path) -> None:
             assert '{"error"' not in done.stdout, block
 
 
-def test_the_program_of_the_clients_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    program = blocks("client.md", "python", "### Sorted tables")[0]
+def test_the_programs_of_the_clients_page_run(capsys: pytest.CaptureFixture[str]) -> None:
+    programs = blocks("client.md", "python")
+    whole, parts = [each for each in programs if _ADDRESS in each], [each for each in programs if _ADDRESS not in each]
     with memory_broker() as running:
-        assert _ADDRESS in program
-        exec(compile(program.replace(_ADDRESS, running.http), "client.md", "exec"), {})
-    assert capsys.readouterr().out.splitlines() == [
-        "[{'shop': 'north', 'id': 5, 'count': 2, 'note': 'new'}, None]", "[{'count': 3}]",
-    ]  # fmt: skip
+        for program in whole:
+            exec(compile(program.replace(_ADDRESS, running.http), "client.md", "exec"), {})
+        *_, looked_up, counted = capsys.readouterr().out.splitlines()
+        assert looked_up == "[{'shop': 'north', 'id': 5, 'count': 2, 'note': 'new'}, None]"
+        assert counted == "[{'count': 3}]"
+        with Client(running.http) as client:
+            client.table("shop.orders").create([Column("id", "int64"), Column("note", "utf8")])
+            client.table("shop.stock").insert([{"shop": "north", "id": 5, "count": 3}])
+            events = client.table("shop.events")
+            names = {"client": client, "events": events, "rows": [{"id": 3}], "many_rows": [{"id": 4}]}
+            for program in parts:
+                exec(compile(program, "client.md", "exec"), names)
+            assert [row["id"] for row in events.rows()] == [1, 2, 3, 4]
+    assert capsys.readouterr().out.splitlines()[-1] == "[{'article': 'chair', 'price': 40}]"
 
 
 def test_the_program_of_the_page_about_transactions_runs(capsys: pytest.CaptureFixture[str]) -> None:

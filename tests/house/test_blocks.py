@@ -13,6 +13,7 @@ LANGUAGES = ("sh", "python", "java", "go")
 TESTS: Mapping[str, str] = {
     "README.md": "tests/house/test_readme.py",
     "docs/testing.md": "tests/fixture/test_page.py",
+    "docs/client.md": "tests/cli/test_documents.py",
     "docs/exactly-once.md": "tests/cli/test_documents.py",
     **{f"docs/{page}": "tests/cli/test_documents.py" for page in RUN},
 }
@@ -20,7 +21,6 @@ TESTS: Mapping[str, str] = {
 NOT_RUN: Mapping[str, str] = {
     "docs/access-rules.md": "rules need a broker with users; tests/cli/test_acl.py makes the same calls",
     "docs/cli.md": "written from the commands; tests/cli/test_every_command.py runs each of them",
-    "docs/client.md": "one program runs in tests/cli/test_documents.py, tests/http_client makes the other calls",
     "docs/nodes.md": "it serves until it is stopped; tests/broker/node starts brokers of several nodes",
     "docs/operate.md": "damages and stops a broker; tests/doctor/salvaging and tests/cli/test_backup.py do the same",
     "docs/performance.md": "a benchmark takes minutes",
