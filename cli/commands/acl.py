@@ -149,7 +149,7 @@ def remove(
         if not found:
             say("no access rule matches")
             return
-        confirm(f"remove {len(found)} access rules?", yes)
+        confirm(f"remove {len(found)} access rule{'s' * (len(found) != 1)}?", yes)
         _show(delete_acls(connected, wanted), "removed", json=json)
 
 
@@ -202,7 +202,7 @@ def _show(rules: Sequence[AclEntry], verb: str, *, json: bool) -> None:
             show_json(one)
         return
     if verb:
-        say(f"{verb} {len(rules)} access rules")
+        say(f"{verb} {len(rules)} access rule{'s' * (len(rules) != 1)}")
     elif not rules:
         say("no access rule")
     if shown:

@@ -38,7 +38,7 @@ def list_quotas(
         for entity, values in found:
             show_json({"entity": entity, "quotas": values})
     elif found:
-        rows = [(shown_entity(entity), key, f"{value:g}") for entity, values in found for key, value in values.items()]
+        rows = [(shown_entity(one), key, f"{value:.15g}") for one, values in found for key, value in values.items()]
         show_table(("entity", "quota", "value"), rows)
     else:
         say("no quota")
@@ -102,7 +102,7 @@ def _change(broker: str, entity: Mapping[str, str], values: Mapping[str, float |
         show_json({"entity": entity, "quotas": values})
         return
     for key, value in values.items():
-        say(f"{shown_entity(entity)}: {key} " + ("removed" if value is None else f"is {value:g}"))
+        say(f"{shown_entity(entity)}: {key} " + ("removed" if value is None else f"is {value:.15g}"))
 
 
 def _named(user: str | None, client_id: str | None, ip: str | None) -> dict[str, str]:

@@ -25,7 +25,8 @@ def say(running: Broker, capsys: pytest.CaptureFixture[str]) -> Shell:
 def test_rules_are_added_listed_and_removed(say: Shell) -> None:
     added = say("acl", "add", "--allow", "User:ann", "--operation", "read", "--topic", "orders", "--group", "billing")
     assert added.output.startswith("added 2 access rules\n")
-    say("acl", "add", "--deny", "User:bob", "--operation", "all", "--topic", "ord", "--prefixed", "--host", "10.0.0.1")
+    denied = ("--deny", "User:bob", "--operation", "all", "--topic", "ord", "--prefixed", "--host", "10.0.0.1")
+    assert say("acl", "add", *denied).output.startswith("added 1 access rule\n")
     of_orders = say("acl", "list", "--topic", "orders", "--pattern", "match", "--json").objects
     assert {(one["permission"], one["principal"], one["pattern"]) for one in of_orders} == {
         ("allow", "User:ann", "literal"), ("deny", "User:bob", "prefixed"),

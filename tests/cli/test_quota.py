@@ -23,7 +23,9 @@ def test_quotas_are_set_listed_and_removed(say: Shell) -> None:
     assert say("quota", "set", "--for-user", "ann", "--produce", "1024", "--requests", "12.5").output.splitlines() == [
         "user ann: producer_byte_rate is 1024", "user ann: request_percentage is 12.5",
     ]  # fmt: skip
-    say("quota", "set", "--for-user", "<default>", "--for-client-id", "app", "--consume", "2048")
+    more = say("quota", "set", "--for-user", "<default>", "--for-client-id", "app", "--consume", "1048577")
+    assert more.output == "user <default>, client-id app: consumer_byte_rate is 1048577\n"
+    assert say("quota", "list", "--for-client-id", "app").output.split()[-1] == "1048577"
     assert say("quota", "list", "--for-user", "ann", "--json").objects == [
         {"entity": {"user": "ann"}, "quotas": {"producer_byte_rate": 1024.0, "request_percentage": 12.5}}
     ]
