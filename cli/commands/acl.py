@@ -125,7 +125,7 @@ def remove(
     operation: Operations = None,
     host: FromHosts = None,
     unreadable: Annotated[
-        bool, option("--unreadable", help="Remove what this version of pqbroker cannot read (asks over HTTP).")
+        bool, option("--unreadable", help="Remove rules that this version of pqbroker cannot read, over HTTP.")
     ] = False,
     yes: Yes = False,
     broker: Broker = DEFAULT_KAFKA,
