@@ -7,6 +7,7 @@ is the first, which has 128 too many, and 128 times the second; the last bit is 
 from collections.abc import Iterator
 from typing import Final
 
+from pqbroker.protocol.alike_records import ALIKE_RECORDS_MIN, have_keys_alike
 from pqbroker.protocol.compression import decompress
 from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from pqbroker.protocol.primitives import Buffer
@@ -35,16 +36,20 @@ def decode_parts(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iter
     """The key and value of each record, which follow one another from offset delta 0 on, decompressed to at most
     `bytes_max` bytes. KafkaError INVALID_RECORD where the bytes are not the records that the header counts."""
     header = read_header(batch)
-    yield from _parts(header, _unpacked(batch, header, bytes_max))
+    yield from _parts(header, bytes(_unpacked(batch, header, bytes_max)))
 
 
 def keyless_records(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[int]:
     """Return the indexes of the records without a key; refuse what `decode_parts` refuses."""
     header = read_header(batch)
+    unpacked: bytes | bytearray
     if header.attributes & CODEC_MASK or header.batch_length > bytes_max:
-        data = _unpacked(batch, header, bytes_max)
+        unpacked = _unpacked(batch, header, bytes_max)
     else:
-        data = bytes(batch[BATCH_HEADER_BYTES : header.batch_length + LENGTH_END])
+        unpacked = bytes(batch[BATCH_HEADER_BYTES : header.batch_length + LENGTH_END])
+    if header.record_count >= ALIKE_RECORDS_MIN and have_keys_alike(unpacked, header.record_count):
+        return []
+    data = bytes(unpacked)
     found = None
     if header.record_count <= _TWO_BYTES:
         try:
@@ -54,8 +59,8 @@ def keyless_records(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> l
     return [index for index, (key, _) in enumerate(_parts(header, data)) if key is None] if found is None else found
 
 
-def _unpacked(batch: Buffer, header: BatchHeader, bytes_max: int) -> bytes:
-    return bytes(decompress(header.codec, memoryview(batch)[BATCH_HEADER_BYTES : header.size_bytes], bytes_max))
+def _unpacked(batch: Buffer, header: BatchHeader, bytes_max: int) -> bytes | bytearray:
+    return decompress(header.codec, memoryview(batch)[BATCH_HEADER_BYTES : header.size_bytes], bytes_max)
 
 
 def _parts(header: BatchHeader, data: bytes) -> Iterator[tuple[RecordPart, RecordPart]]:

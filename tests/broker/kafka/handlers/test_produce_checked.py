@@ -6,14 +6,17 @@ import pytest
 
 from pqbroker.broker.kafka.lanes.produce_answers import API_KEY
 from pqbroker.broker.services.topics import record_checks
-from pqbroker.broker.services.topics.record_checks import LONG_RECORDS
+from pqbroker.broker.services.topics.record_checks import ALIKE_BYTES_MAX, ALIKE_RECORDS_MAX, LONG_RECORDS
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.produced_batches import check_keys
-from pqbroker.protocol.records import read_header
+from pqbroker.protocol.records import Record, encode_batch, read_header
 from tests.broker.conftest import Node, produce_request, until
 from tests.broker.kafka.handlers.test_produce import keyed_batch
 from tests.broker.kafka.lanes.roads import note_taken
 from tests.broker.wire import Client
+
+LONG = [b"k" * (number % 3) for number in range(LONG_RECORDS + 1)]
+"""Keys of more records than the loop walks through; no two neighbours have the same size."""
 
 
 async def test_long_batches_for_a_compacted_topic_are_looked_into_beside_the_loop_and_order_stays(
@@ -28,7 +31,7 @@ async def test_long_batches_for_a_compacted_topic_are_looked_into_beside_the_loo
         check_keys(records)
 
     monkeypatch.setattr(record_checks, "check_keys", look)
-    long, faulty, short = [b"k"] * (LONG_RECORDS + 1), [b"k"] * LONG_RECORDS + [None], [b"k"]
+    long, faulty, short = [*LONG], [*LONG[:-1], None], [b"k"]
     sent: list[tuple[int, list[bytes | None]]] = [
         (0, [*short]), (0, [*long]), (0, [*short]), (0, faulty), (1, [*short]), (0, [None]), (0, [*long]),
         (0, [*short]),
@@ -49,12 +52,12 @@ async def test_what_waits_for_a_look_into_it_fails_when_the_cell_is_lost(node: N
     await node.create_topic("c", cleanup_policy="compact")
     before = node.server.node.cell.current.topics
     node.engine.faults.lose_next()
-    client.send(produce_request("c", keyed_batch(*[b"k"] * 300)), 12)
+    client.send(produce_request("c", keyed_batch(*LONG)), 12)
     client.send(produce_request("c", keyed_batch(b"k")), 12)
     told = [(await client.receive()).responses[0].partition_responses[0].error_code for _ in range(2)]
     assert told == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
     await until(lambda: node.server.node.cell.current.topics is not before)
-    response = await client.ask(produce_request("c", keyed_batch(*[b"k"] * 300)), 12)
+    response = await client.ask(produce_request("c", keyed_batch(*LONG)), 12)
     assert response.responses[0].partition_responses[0].error_code == 0
 
 
@@ -63,9 +66,9 @@ async def test_a_lane_that_is_opened_while_a_batch_waits_does_not_overtake_it(
 ) -> None:
     await node.create_topic("c", cleanup_policy="compact")
     waiting, topics = node.server.node.record_checks.waiting, node.server.node.cell.current.topics
-    gate, keys = threading.Event(), [b"k"] * (LONG_RECORDS + 1)
+    gate = threading.Event()
     monkeypatch.setattr(record_checks, "check_keys", lambda records: gate.wait())
-    client.send(produce_request("c", keyed_batch(*keys)), 12)
+    client.send(produce_request("c", keyed_batch(*LONG)), 12)
     await until(lambda: bool(waiting))
     await topics.reconfigure("c", lambda _: {})
     for _ in "12":
@@ -74,7 +77,7 @@ async def test_a_lane_that_is_opened_while_a_batch_waits_does_not_overtake_it(
     await until(lambda: len(waiting[partition]) == 3 or partition.end_offset > 0)
     gate.set()
     told = [(await client.receive()).responses[0].partition_responses[0] for _ in "123"]
-    assert [(each.error_code, each.base_offset) for each in told] == [(0, 0), (0, len(keys)), (0, len(keys) + 1)]
+    assert [(each.error_code, each.base_offset) for each in told] == [(0, 0), (0, len(LONG)), (0, len(LONG) + 1)]
 
 
 async def test_lanes_are_taken_while_a_batch_for_another_partition_waits(
@@ -87,10 +90,45 @@ async def test_lanes_are_taken_while_a_batch_for_another_partition_waits(
         await client.ask(produce_request(topic, keyed_batch(b"k")), 12)
     note_taken(monkeypatch, API_KEY, taken)
     monkeypatch.setattr(record_checks, "check_keys", lambda records: gate.wait())
-    client.send(produce_request("c", keyed_batch(*[b"k"] * (LONG_RECORDS + 1))), 12)
+    client.send(produce_request("c", keyed_batch(*LONG)), 12)
     await until(lambda: bool(node.server.node.record_checks.waiting))
     client.send(produce_request("plain", keyed_batch(b"k")), 12)
     await until(lambda: len(taken) == 2)
     gate.set()
     assert [(await client.receive()).responses[0].partition_responses[0].base_offset for _ in "12"] == [1, 1]
     assert taken == [True, True]
+
+
+@pytest.mark.parametrize("has_key", [True, False])
+async def test_keys_of_many_records_that_are_alike_are_looked_at_in_the_loop(
+    node: Node, client: Client, monkeypatch: pytest.MonkeyPatch, has_key: bool
+) -> None:
+    await node.create_topic("c", cleanup_policy="compact")
+    looked_in: list[bool] = []
+    in_loop = threading.get_ident()
+
+    def look(records: memoryview) -> None:
+        looked_in.append(threading.get_ident() == in_loop)
+        check_keys(records)
+
+    monkeypatch.setattr(record_checks, "check_keys", look)
+    for count in (LONG_RECORDS + 1, ALIKE_RECORDS_MAX):
+        batch = keyed_batch(*[b"k"] * count) if has_key else keyed_batch(*[b"k"] * (count - 1), None)
+        answer = (await client.ask(produce_request("c", batch), 12)).responses[0].partition_responses[0]
+        assert answer.error_code == (0 if has_key else ErrorCode.INVALID_RECORD)
+        assert [error.batch_index for error in answer.record_errors] == ([] if has_key else [count - 1])
+    assert looked_in == ([] if has_key else [False] * 2)  # a thread finds the one that has none
+    await client.ask(produce_request("c", keyed_batch(*[b"k"] * (ALIKE_RECORDS_MAX + 1))), 12)
+    assert looked_in[-1:] == [False]
+
+
+async def test_few_large_records_are_no_long_batch(node: Node, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    await node.create_topic("c", cleanup_policy="compact", max_message_bytes=str(4 << 20))
+    looked_in: list[bool] = []
+    in_loop = threading.get_ident()
+    monkeypatch.setattr(record_checks, "check_keys", lambda records: looked_in.append(threading.get_ident() == in_loop))
+    for size in (100_000, ALIKE_BYTES_MAX):
+        batch = encode_batch([Record(key=b"k", value=bytes(size))])
+        answer = (await client.ask(produce_request("c", batch), 12)).responses[0].partition_responses[0]
+        assert answer.error_code == 0
+    assert looked_in == [True, False]
