@@ -280,18 +280,18 @@ def _content_type(route: Route, request: web.Request) -> str:
 
 async def _read(request: web.Request, slot: Slot, bytes_max: int) -> bytes:
     """The body as it is; Problem. While it comes, the connection waits for its client."""
-    is_here = request.content.is_eof()
-    if not is_here:
-        slot.wait()
-    parts: list[bytes] = []
-    size = 0
+    content = request.content
     try:
-        async for part in request.content.iter_any():
+        if content.is_eof():  # all of it came with the head
+            data = content.read_nowait()
+            _hold(slot, len(data), len(data), bytes_max)
+            return data
+        slot.wait()
+        parts: list[bytes] = []
+        size = 0
+        while part := await content.readany():
             size += len(part)
-            if size > bytes_max:
-                raise too_large(bytes_max)
-            if not slot.hold(len(part)):
-                raise too_much_at_once("body")
+            _hold(slot, len(part), size, bytes_max)
             parts.append(part)
     except RuntimeError:  # aiohttp's word for a connection that was closed before its body was waited for
         if request.transport is not None:
@@ -299,9 +299,16 @@ async def _read(request: web.Request, slot: Slot, bytes_max: int) -> bytes:
         raise ConnectionError("the connection was closed") from None
     except web.RequestPayloadError:
         raise bad_request("the body is not encoded as Content-Encoding and Transfer-Encoding say") from None
-    if not is_here:
-        slot.work()
+    slot.work()
     return b"".join(parts)
+
+
+def _hold(slot: Slot, part_bytes: int, body_bytes: int, bytes_max: int) -> None:
+    """Count a part of a body that has this many bytes with it; Problem."""
+    if body_bytes > bytes_max:
+        raise too_large(bytes_max)
+    if not slot.hold(part_bytes):
+        raise too_much_at_once("body")
 
 
 def _checked(route: Route, data: bytes, content_type: str, objects_max: int) -> Any:
