@@ -5,7 +5,7 @@ import gzip
 import json
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -14,12 +14,13 @@ SLICE = 1000
 PACK_FROM_BYTES = 1024
 PACK_IN_THREAD_BYTES = 16 << 10
 """Bodies from this size on are packed in a thread: 16 KiB take a fraction of a millisecond."""
+_encode: Final = json.JSONEncoder(ensure_ascii=False).encode
 _PACK = partial(gzip.compress, compresslevel=1, mtime=0)
 
 
 def reply(document: Any, status: int, headers: dict[str, str] | None = None) -> web.Response:
     """Half of a surrogate pair, which a request can name and UTF-8 cannot, goes back as JSON's escape for it."""
-    text = "".join(_in_slices(document)) if _is_long(document) else json.dumps(document, ensure_ascii=False)
+    text = "".join(_in_slices(document)) if _is_long(document) else _encode(document)
     body = (text + "\n").encode(errors="backslashreplace")
     return web.Response(body=body, status=status, headers=headers, content_type="application/json", charset="utf-8")
 
@@ -45,10 +46,10 @@ def _in_slices(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"{mark}{json.dumps(name)}: "
         mark = ", "
         if not isinstance(value, list) or not value:
-            yield json.dumps(value, ensure_ascii=False)
+            yield _encode(value)
             continue
         for start in range(0, len(value), SLICE):
-            yield ("[" if start == 0 else ", ") + json.dumps(value[start : start + SLICE], ensure_ascii=False)[1:-1]
+            yield ("[" if start == 0 else ", ") + _encode(value[start : start + SLICE])[1:-1]
         yield "]"
     yield "}"
 
