@@ -52,7 +52,7 @@ class StoredRows(NamedTuple):
 
     schema: SortedSchema
     stores: Sequence[RowStore]
-    """Stores in memory, the newest last."""
+    """Stores in memory, the newest first."""
     structure: Structure
     kv: KeyValueTablet
     kept: KeptBlocks
@@ -65,40 +65,29 @@ class Lookup:
 
     def __init__(self, rows_now: Callable[[], StoredRows], timestamp: int) -> None:
         self._rows_now = rows_now
-        self._timestamp = timestamp
+        self.timestamp = timestamp
         self._pinned: _Pinned = {}
-        self._take(rows_now())
-
-    def _take(self, rows: StoredRows) -> None:
-        """Look in these from now on."""
-        schema = self._schema = rows.schema
-        self._form = schema.form
-        self._key_columns = len(schema.keys)
-        self._columns = range(len(schema.values))
-        self._stores = tuple(reversed(rows.stores))
-        self._structure = rows.structure
-        self._kv = rows.kv
-        self._kept = rows.kept
-        self._fan_in_max = rows.fan_in_max
+        self._rows = rows_now()
+        """The rows that are looked in, until some of them are elsewhere."""
 
     async def find(self, key: bytes) -> Sequence[Any] | None:
         """Return the values of the row; None: there is none. TableError CHUNK_DAMAGED, READ_FAN_IN_EXCEEDED;
         ShardLost."""
         versions = self._in_memory(key)
         base = versions[-1].timestamp if versions and _is_whole(versions[-1]) else -1
-        chunks = [chunk for chunk in self._structure.over(key) if self._may_matter(chunk, base)]
+        chunks = [chunk for chunk in self._rows.structure.over(key) if self._may_matter(chunk, base)]
         self._check_fan_in(len(chunks))
         for chunk in chunks:
             try:
                 versions += await self._in_chunk(chunk, key)
             except _CHUNK_LOST as damage:
                 if await self._is_replaced(chunk):
-                    self._take(self._rows_now())
+                    self._rows = self._rows_now()
                     return await self.find(key)  # its rows are elsewhere
-                raise chunk.damaged(self._schema, damage) from None
+                raise chunk.damaged(self._rows.schema, damage) from None
         if chunks:
             versions.sort(key=_newest_first)
-        return seen(versions, self._timestamp, self._columns)
+        return seen(versions, self.timestamp, range(len(self._rows.schema.values)))
 
     async def newest_in(self, chunk: OpenChunk, key: bytes) -> int:
         """Return the timestamp of the newest version that a chunk has of a key; 0: it has none. TableError
@@ -108,7 +97,7 @@ class Lookup:
         except _CHUNK_LOST as damage:
             if await self._is_replaced(chunk):
                 raise ChunkReplaced from None
-            raise chunk.damaged(self._schema, damage) from None
+            raise chunk.damaged(self._rows.schema, damage) from None
         return max((version.timestamp for version in versions), default=0)
 
     async def find_range(self, first: bytes, end: bytes | None) -> list[tuple[bytes, Sequence[Any]]]:
@@ -116,14 +105,14 @@ class Lookup:
         order. RangeTooLarge; TableError CHUNK_DAMAGED, READ_FAN_IN_EXCEEDED; ChunkReplaced, ShardLost."""
         chunks = [
             chunk
-            for chunk in self._structure.chunks.values()
+            for chunk in self._rows.structure.chunks.values()
             if first <= chunk.last_key
             and (end is None or chunk.first_key < end)
-            and chunk.record.least_timestamp <= self._timestamp
+            and chunk.record.least_timestamp <= self.timestamp
         ]
         self._check_fan_in(overlapping_store_count(chunks))
         found: dict[bytes, list[Version]] = {}
-        for store in self._stores:
+        for store in self._rows.stores:
             for keys in store.key_slices():
                 found.update((key, []) for key in keys if first <= key and (end is None or key < end))
                 _check_keys(found)
@@ -139,19 +128,20 @@ class Lookup:
             except _CHUNK_LOST as damage:
                 if await self._is_replaced(chunk):
                     raise ChunkReplaced from None
-                raise chunk.damaged(self._schema, damage) from None
+                raise chunk.damaged(self._rows.schema, damage) from None
         rows: list[tuple[bytes, Sequence[Any]]] = []
+        columns = range(len(self._rows.schema.values))
         for number, key in enumerate(sorted(found)):
             if number % _ROWS_AT_ONCE == _ROWS_AT_ONCE - 1:
                 await asyncio.sleep(0)
-            values = seen(sorted(found[key], key=_newest_first), self._timestamp, self._columns)
+            values = seen(sorted(found[key], key=_newest_first), self.timestamp, columns)
             if values is not None:
                 rows.append((key, values))
         return rows
 
     def _check_fan_in(self, chunks: int) -> None:
         """Check the chunks over one key that are to be read. TableError READ_FAN_IN_EXCEEDED."""
-        limit = self._fan_in_max
+        limit = self._rows.fan_in_max
         if chunks > limit:
             text = f"Read fan-in limit exceeded: {chunks} chunks over one key, and max_read_fan_in is {limit}"
             raise TableError("READ_FAN_IN_EXCEEDED", text, _MERGED_FIRST)
@@ -159,11 +149,11 @@ class Lookup:
     async def _is_replaced(self, chunk: OpenChunk) -> bool:
         """Return True if the tablet has no such chunk any more where it was looked for. ShardLost."""
         now = self._rows_now()
-        if now.kv is self._kv:
+        if now.kv is self._rows.kv:
             with suppress(CommitRefused):
-                await see_deletions(self._kv)
+                await see_deletions(self._rows.kv)
             now = self._rows_now()
-        return now.kv is not self._kv or now.structure.chunks.get(chunk.number) is not chunk
+        return now.kv is not self._rows.kv or now.structure.chunks.get(chunk.number) is not chunk
 
     async def _add_chunk(
         self, chunk: OpenChunk, bounds: tuple[bytes, bytes | None], found: dict[bytes, list[Version]], bytes_max: int
@@ -190,28 +180,28 @@ class Lookup:
                 _check_keys(found)
                 await asyncio.sleep(0)
             version = self._version(block, index, row)
-            if version.timestamp <= self._timestamp:
+            if version.timestamp <= self.timestamp:
                 found.setdefault(block.key(row), []).append(version)
         _check_keys(found)
 
     def _in_memory(self, key: bytes) -> list[Version]:
         """Return versions of the stores, the newest first, down to one that hides all before it."""
         found: list[Version] = []
-        for store in self._stores:
+        for store in self._rows.stores:
             for packed in reversed(store.versions(key)):
                 timestamp = timestamp_of(packed)
-                if timestamp > self._timestamp:
+                if timestamp > self.timestamp:
                     continue
                 if packed[KIND_AT] == Kind.DELETE:
                     found.append(Version(timestamp, None))
                     return found
-                found.append(Version(timestamp, self._form.values(packed)))
+                found.append(Version(timestamp, self._rows.schema.form.values(packed)))
                 if packed[KIND_AT] == Kind.WRITE:
                     return found
         return found
 
     def _may_matter(self, chunk: OpenChunk, base: int) -> bool:
-        return chunk.record.least_timestamp <= self._timestamp and chunk.record.greatest_timestamp > base
+        return chunk.record.least_timestamp <= self.timestamp and chunk.record.greatest_timestamp > base
 
     async def _in_chunk(self, chunk: OpenChunk, key: bytes) -> list[Version]:
         index = await self._index(chunk)
@@ -228,8 +218,8 @@ class Lookup:
 
     def _version(self, block: Block, index: ChunkIndex, row: int) -> Version:
         """Return a version with a value for each column of the table, which may have more than the chunk."""
-        version = block.version(row, self._key_columns)
-        lacking = len(self._columns) - len(index.facts.value_columns)
+        version = block.version(row, len(self._rows.schema.keys))
+        lacking = len(self._rows.schema.values) - len(index.facts.value_columns)
         if lacking and version.values is not None:
             return Version(version.timestamp, [*version.values, *[ABSENT] * lacking])
         return version
@@ -238,7 +228,7 @@ class Lookup:
         found = self._find(chunk, INDEX_OF_CHUNK)
         if isinstance(found, ChunkIndex):
             return found
-        index = await chunk.read_index(self._kv)
+        index = await chunk.read_index(self._rows.kv)
         self._keep(chunk, INDEX_OF_CHUNK, index, chunk.record.index_bytes)
         return index
 
@@ -249,16 +239,16 @@ class Lookup:
         if isinstance(found, bytes):
             block = index.block(number, found)
         else:
-            block = await chunk.read_block(self._kv, index, number)
+            block = await chunk.read_block(self._rows.kv, index, number)
         self._keep(chunk, number, block, index.places[number].unpacked_bytes)
         return block
 
     def _find(self, chunk: OpenChunk, number: int) -> Block | ChunkIndex | bytes | None:
-        return self._pinned.get((chunk.identity, number)) or self._kept.find(chunk, number)
+        return self._pinned.get((chunk.identity, number)) or self._rows.kept.find(chunk, number)
 
     def _keep(self, chunk: OpenChunk, number: int, item: Block | ChunkIndex, size: int) -> None:
         self._pinned[chunk.identity, number] = item
-        self._kept.keep(chunk, number, item, size)
+        self._rows.kept.keep(chunk, number, item, size)
 
 
 def _check_keys(found: dict[bytes, list[Version]]) -> None:

@@ -4,8 +4,6 @@ A query reads tablet after tablet, each as it is stored by then. So it sees all 
 merged meanwhile keeps the versions of that timestamp; what expires by its age goes nevertheless.
 """
 
-from collections import Counter
-
 
 class OpenReads:
     """Timestamps of the queries that are open."""
@@ -13,16 +11,17 @@ class OpenReads:
     __slots__ = ("_timestamps",)
 
     def __init__(self) -> None:
-        self._timestamps: Counter[int] = Counter()
+        self._timestamps: dict[int, int] = {}
+        """Queries by timestamp."""
 
     def open(self, timestamp: int) -> None:
         """Note that a query reads at a timestamp; `close` must follow."""
-        self._timestamps[timestamp] += 1
+        self._timestamps[timestamp] = self._timestamps.get(timestamp, 0) + 1
 
     def close(self, timestamp: int) -> None:
-        self._timestamps[timestamp] -= 1
-        if not self._timestamps[timestamp]:
-            del self._timestamps[timestamp]
+        left = self._timestamps.pop(timestamp) - 1
+        if left:
+            self._timestamps[timestamp] = left
 
     def bound(self, retained: int) -> int:
         """Return the timestamp, or that of the oldest query if it is less: a clean-up keeps what is seen from there on.

@@ -409,9 +409,9 @@ class SortedTablet:
         return Lookup(self._stored_rows, timestamp)
 
     def _stored_rows(self) -> StoredRows:
-        config = self.config
+        config, stores = self.config, tuple(reversed(self.stores))
         fan_in_max = config.attributes.max_read_fan_in
-        return StoredRows(config.schema, self.stores, self.structure, self.kv, self.share.kept, fan_in_max)
+        return StoredRows(config.schema, stores, self.structure, self.kv, self.share.kept, fan_in_max)
 
     @property
     def feed(self) -> ChangeFeed | None:

@@ -28,8 +28,13 @@ BLOCK_BYTES_MAX: Final = 64 << 10
 """Uncompressed; a row that is larger is a block of its own."""
 KEY_BUFFERS: Final = 4
 COLUMN_BUFFERS: Final = 4
+_DELETES = 3
+"""Number of the buffer of deletes."""
 _HEAD = Struct("<IIII")
 _LENGTH_BYTES = 4
+_OFFSETS = Struct("<ii")
+_OFFSET_BYTES = 4
+_Reader = Callable[[bytes, int, int, int], Any]
 BUFFER_STEP: Final = 8
 
 
@@ -40,21 +45,20 @@ class BlockDamaged(Exception):
 class Block:
     """One block, as it stands in memory. `types`: of its columns, in order."""
 
-    __slots__ = ("_buffers", "_data", "_deletes", "_keys", "_offsets", "_timestamps", "_types", "rows")
+    __slots__ = ("_buffers", "_data", "_keys_at", "_offsets", "_timestamps", "_types", "rows")
 
     def __init__(self, data: bytes, types: Sequence[str]) -> None:
         """BlockDamaged."""
-        self._data = memoryview(data)
+        self._data = data
         self._types = types
         self.rows, self._buffers = _layout(data, types)
         self._offsets = self.buffer(0).cast("i")
-        self._keys = self.buffer(1)
+        self._keys_at, _ = self._buffers[1]
         self._timestamps = self.buffer(2).cast("Q")
-        self._deletes = self.buffer(3)
 
     def key(self, row: int) -> bytes:
-        offsets = self._offsets
-        return bytes(self._keys[offsets[row] : offsets[row + 1]])
+        offsets, begin = self._offsets, self._keys_at
+        return self._data[begin + offsets[row] : begin + offsets[row + 1]]
 
     def find(self, key: bytes) -> int:
         """Return the first row whose key is not less; `rows` if there is none."""
@@ -75,22 +79,22 @@ class Block:
         return Version(timestamp, [self.value(row, column) for column in range(first, len(self._types))])
 
     def is_delete(self, row: int) -> bool:
-        return bool(self._deletes) and _bit(self._deletes, row)
+        position, length = self._buffers[_DELETES]
+        return bool(length) and _bit(self._data, position, row)
 
     def value(self, row: int, column: int) -> Any:
         """Return a value: None is null, ABSENT left as it was."""
-        first = KEY_BUFFERS + COLUMN_BUFFERS * column
-        presence, validity = self.buffer(first), self.buffer(first + 1)
-        if presence and not _bit(presence, row):
-            return ABSENT
-        if validity and not _bit(validity, row):
-            return None
-        return _READERS[self._types[column]](self.buffer(first + 2), self.buffer(first + 3), row)
+        first, data = KEY_BUFFERS + COLUMN_BUFFERS * column, self._data
+        presence, validity, (offsets, _), (values, _) = self._buffers[first : first + COLUMN_BUFFERS]
+        for (bits, length), lacking in ((presence, ABSENT), (validity, None)):
+            if length and not _bit(data, bits, row):
+                return lacking
+        return _READERS[self._types[column]](data, offsets, values, row)
 
     def buffer(self, number: int) -> memoryview:
         """Return a buffer by its number in the form."""
         position, length = self._buffers[number]
-        return self._data[position : position + length]
+        return memoryview(self._data)[position : position + length]
 
 
 def encode_block(rows: int, buffers: Sequence[bytes | memoryview]) -> bytes:
@@ -146,26 +150,26 @@ def _padded(length: int) -> int:
     return -(-length // BUFFER_STEP) * BUFFER_STEP
 
 
-def _bit(bitmap: memoryview, row: int) -> bool:
-    return bool(bitmap[row >> 3] >> (row & 7) & 1)
+def _bit(data: bytes, bitmap: int, row: int) -> bool:
+    return bool(data[bitmap + (row >> 3)] >> (row & 7) & 1)
 
 
-def _read_boolean(offsets: memoryview, values: memoryview, row: int) -> bool:
-    return _bit(values, row)
+def _read_boolean(data: bytes, offsets: int, values: int, row: int) -> bool:
+    return _bit(data, values, row)
 
 
-def _read_bytes(offsets: memoryview, values: memoryview, row: int) -> bytes:
-    begin, end = offsets.cast("i")[row : row + 2]
-    return bytes(values[begin:end])
+def _read_bytes(data: bytes, offsets: int, values: int, row: int) -> bytes:
+    begin, end = _OFFSETS.unpack_from(data, offsets + row * _OFFSET_BYTES)
+    return data[values + begin : values + end]
 
 
-def _read_text(offsets: memoryview, values: memoryview, row: int) -> str:
-    return _read_bytes(offsets, values, row).decode()
+def _read_text(data: bytes, offsets: int, values: int, row: int) -> str:
+    return _read_bytes(data, offsets, values, row).decode()
 
 
-def _fixed(form: Struct) -> Callable[[memoryview, memoryview, int], Any]:
-    def read(offsets: memoryview, values: memoryview, row: int) -> Any:
-        return form.unpack_from(values, row * form.size)[0]
+def _fixed(form: Struct) -> _Reader:
+    def read(data: bytes, offsets: int, values: int, row: int) -> Any:
+        return form.unpack_from(data, values + row * form.size)[0]
 
     return read
 
@@ -176,8 +180,8 @@ _FORMS = {
 }  # fmt: skip
 WIDTHS: Final[Mapping[str, int]] = {"boolean": 0, **{name: Struct(f"<{form}").size for name, form in _FORMS.items()}}
 """Bytes of a value by type; of a boolean 0, since it is a bit."""
-_READERS: Mapping[str, Callable[[memoryview, memoryview, int], Any]] = {
+_READERS: Mapping[str, _Reader] = {
     **{name: _fixed(Struct(f"<{form}")) for name, form in _FORMS.items()},
     "boolean": _read_boolean, "string": _read_bytes, "utf8": _read_text, "any": _read_text,
 }  # fmt: skip
-"""Readers of one value from a column's offsets and values, by type."""
+"""Readers of one value, by type; they take the block, where a column's offsets and values begin in it, and the row."""

@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 from pqbroker.protocol.records import BATCH_HEADER_BYTES, Record, encode_batch
 from pqbroker.tables.sorted.log_entries import NewRow
 from pqbroker.tables.sorted.packed_rows import ABSENT, KIND_AT, Kind, RowForm
-from pqbroker.tables.sorted.rows import show_row
 from pqbroker.tables.sorted.schema import SortedSchema
+from pqbroker.tables.sorted.shown_columns import ShownColumns
 
 RECORD_BYTES_MORE: Final = 30
 """Bytes that a record takes besides its key and value at most: six numbers of variable length."""
@@ -78,18 +78,18 @@ def change_records(
     schema: SortedSchema, commit: CommittedRows, rows: Iterable[RowBefore], now_ms: int
 ) -> Iterator[Record]:
     """Yield the record of each row of a commit."""
-    names = tuple(schema.columns)
+    columns = schema.all_shown
     keys = tuple(column.name for column in schema.keys)
-    nothing = (None,) * len(schema.values)
+    key_columns, nothing = ShownColumns(schema, keys), (None,) * len(schema.values)
     for row, before in rows:
         after = values_after(schema.form, row, before)
-        shown_before = None if before is None else show_row(schema, row.key, before, names)
-        shown_after = None if after is None else show_row(schema, row.key, after, names)
+        shown_before = None if before is None else columns.show(row.key, before)
+        shown_after = None if after is None else columns.show(row.key, after)
         value = {
             "before": shown_before, "after": shown_after, "transaction": commit.transaction,
             "timestamp": commit.timestamp,
         }  # fmt: skip
-        shown = shown_after or shown_before or show_row(schema, row.key, nothing, keys)
+        shown = shown_after or shown_before or key_columns.show(row.key, nothing)
         yield Record(0, now_ms, _encoded({name: shown[name] for name in keys}), _encoded(value), ())
 
 

@@ -1,7 +1,7 @@
-"""Rows of sorted tables in JSON: as they are written, as keys that are looked up, and as lookups show them."""
+"""Rows of sorted tables in JSON: as they are written, and as keys that are looked up."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pqbroker.tables.refusals import TableError, nearest
@@ -9,7 +9,8 @@ from pqbroker.tables.sorted.keys import prefix_end
 from pqbroker.tables.sorted.log_entries import NewRow
 from pqbroker.tables.sorted.packed_rows import ABSENT, DELETED
 from pqbroker.tables.sorted.schema import SortedColumn, SortedSchema
-from pqbroker.tables.types import bytes_of, show_string
+from pqbroker.tables.sorted.shown_columns import ShownColumns, show_value
+from pqbroker.tables.types import bytes_of
 
 VALUE_BYTES_MAX: Final = 16 << 20
 ROWS_MAX: Final = 100_000
@@ -17,7 +18,6 @@ ROWS_MAX: Final = 100_000
 ROWS_BYTES_MAX: Final = 32 << 20
 """Bytes that the rows of one request become: a row takes room for each column of its table, whether it has a value."""
 _SHOWN = 100
-_VALUE_BYTES = 8
 
 
 def encode_rows(schema: SortedSchema, rows: Sequence[Any], place: str, *, is_update: bool) -> list[NewRow]:
@@ -43,7 +43,7 @@ def encode_deletes(schema: SortedSchema, keys: Sequence[Any], place: str) -> lis
 
 def encode_key(schema: SortedSchema, key: Any, where: str) -> bytes:
     """Return the encoded form of a whole key, {column: value}. TableError INVALID_ROW."""
-    _check_names(schema, key, where, [column.name for column in schema.given_keys])
+    _check_names(schema, key, where, schema.given_key_names)
     return _key(schema, key, where)
 
 
@@ -68,33 +68,20 @@ def encode_prefix(schema: SortedSchema, key: Any, where: str) -> tuple[bytes, by
     return prefix, prefix_end(prefix)
 
 
-def show_row(schema: SortedSchema, key: bytes, values: Sequence[Any], columns: Sequence[str]) -> dict[str, Any]:
-    """Return the columns of a row as JSON. ValueError for bytes that are no key of the schema."""
-    row = {
-        column.name: _shown(column, value)
-        for column, value in zip(schema.keys, schema.decode_key(key), strict=True)
-        if column.name in columns
-    }
-    for column, value in zip(schema.values, values, strict=True):
-        if column.name in columns:
-            row[column.name] = None if value is ABSENT else _shown(column, value)
-    return row
-
-
 def show_key(schema: SortedSchema, key: bytes) -> list[Any]:
     """Return the values of a key as JSON. ValueError for bytes that are no key of the schema."""
-    return [_shown(column, value) for column, value in zip(schema.keys, schema.decode_key(key), strict=True)]
+    return [show_value(column, value) for column, value in zip(schema.keys, schema.decode_key(key), strict=True)]
 
 
-def check_columns(schema: SortedSchema, columns: Sequence[str] | None) -> Sequence[str]:
+def shown_columns(schema: SortedSchema, names: Sequence[str] | None) -> ShownColumns:
     """Return the columns that are asked for; None: all of them. TableError NO_COLUMN."""
-    if columns is None:
-        return tuple(schema.columns)
-    for name in columns:
+    if names is None:
+        return schema.all_shown
+    for name in names:
         if name not in schema.columns:
             text = f"columns has {name[:_SHOWN]!r}, and the table has no such column"
             raise TableError("NO_COLUMN", text, nearest(name[:_SHOWN], schema.columns))
-    return columns
+    return ShownColumns(schema, {*names})
 
 
 def check_count(rows: Sequence[Any], place: str) -> None:
@@ -109,11 +96,6 @@ def check_size(size: int, place: str) -> None:
     if size > ROWS_BYTES_MAX:
         text = f"{place} become more than {ROWS_BYTES_MAX} bytes, counting room for each column of the table"
         raise TableError("ROWS_TOO_LARGE", text, "Send fewer rows at once.")
-
-
-def size_of(values: Iterable[Any]) -> int:
-    """Return the bytes of values, about: of text and bytes their length, 8 of others."""
-    return sum(len(value) if isinstance(value, str | bytes) else _VALUE_BYTES for value in values)
 
 
 def _encode_row(schema: SortedSchema, row: Any, where: str, is_update: bool) -> NewRow:
@@ -162,14 +144,6 @@ def pack_value(column: SortedColumn, given: Any, where: str) -> Any:
     if column.type.name == "any":
         return json.dumps(stored, ensure_ascii=False, separators=(",", ":"))
     return bytes_of(stored) if column.type.name == "string" else stored
-
-
-def _shown(column: SortedColumn, value: Any) -> Any:
-    if value is None:
-        return None
-    if column.type.name == "any":
-        return json.loads(value)
-    return show_string(value) if column.type.name == "string" else value
 
 
 def _check_names(schema: SortedSchema, row: Any, where: str, known: Any) -> None:

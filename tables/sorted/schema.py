@@ -10,6 +10,7 @@ from pqbroker.tables.refusals import TableError, nearest
 from pqbroker.tables.sorted.expressions import HashExpression, hash_computer
 from pqbroker.tables.sorted.keys import KEY_COLUMNS_MAX, key_decoder, key_encoder
 from pqbroker.tables.sorted.packed_rows import RowForm
+from pqbroker.tables.sorted.shown_columns import ShownColumns
 from pqbroker.tables.types import ColumnType
 
 SORT_ORDER: Final = "sort_order"
@@ -67,6 +68,16 @@ class SortedSchema:
     def given_keys(self) -> Sequence[SortedColumn]:
         """Return the key columns that rows and lookups give."""
         return tuple(column for column in self.keys if column.expression is None)
+
+    @cached_property
+    def given_key_names(self) -> Sequence[str]:
+        """Return the names of `given_keys`."""
+        return tuple(column.name for column in self.given_keys)
+
+    @cached_property
+    def all_shown(self) -> ShownColumns:
+        """Return all columns as rows are shown."""
+        return ShownColumns(self)
 
     @cached_property
     def computers(self) -> Mapping[str, Callable[[Mapping[str, Any]], int]]:

@@ -24,16 +24,15 @@ from pqbroker.tables.serving.tablet import SortedTablet
 from pqbroker.tables.serving.writes import ROWS_OF_TURN, MovedApart, write
 from pqbroker.tables.sorted.log_entries import NewRow
 from pqbroker.tables.sorted.rows import (
-    check_columns,
     check_count,
     encode_deletes,
     encode_key,
     encode_prefix,
     encode_rows,
-    show_row,
-    size_of,
+    shown_columns,
 )
 from pqbroker.tables.sorted.schema import SortedSchema
+from pqbroker.tables.sorted.shown_columns import ShownColumns
 
 FEW_ROWS: Final = 50
 """Rows that are encoded in the loop's thread: a millisecond."""
@@ -97,22 +96,23 @@ async def look_up(
     TABLET_STARTING, TABLET_NOT_OPEN, CHUNK_DAMAGED, LOOKUP_TOO_LARGE, READ_FAN_IN_EXCEEDED, ROW_LOCKED.
     """
     table = find_sorted(caller, AclOperation.READ, name)
-    shown = check_columns(table.schema, columns)
+    shown = shown_columns(table.schema, columns)
     wanted, indexes = await _located(table, keys)
     tablets = {index: _readable(table, index) for index in {*indexes}}
     metrics = caller.node.metrics.tables
     metrics.lookups += 1
     metrics.looked_up_keys += len(wanted)
-    answer = _Answer(table.schema, shown, caller.node.settings.http_answer_bytes_max)
+    answer = _Answer(shown, caller.node.settings.http_answer_bytes_max)
     if timestamp is None:
-        while await _have_waited(tablets, wanted, indexes):
-            pass
-        seen = {index: tablet.visible for index, tablet in tablets.items()}
-        oldest = min(seen.values(), default=TIMESTAMP_MAX)
+        while locked := {index: tablet for index, tablet in tablets.items() if tablet.has_locks}:
+            if not await _have_waited(locked, wanted, indexes):
+                break
+        lookups = {index: tablet.lookup(tablet.visible) for index, tablet in tablets.items()}
+        oldest = min((lookup.timestamp for lookup in lookups.values()), default=TIMESTAMP_MAX)
         reads = table.tablets[0].share.reads
         reads.open(oldest)
         try:
-            await _find_all(answer, wanted, indexes, {index: tablets[index].lookup(at) for index, at in seen.items()})
+            await _find_all(answer, wanted, indexes, lookups)
         finally:
             reads.close(oldest)
         return answer.rows
@@ -131,13 +131,11 @@ async def look_up(
 async def _have_waited(
     tablets: Mapping[int, SortedTablet], keys: Sequence[bytes], indexes: Sequence[int]
 ) -> bool:
-    """Wait until all that is acknowledged of keys is found in their tablets; False: nothing was to be waited for, so
-    that it is so of all of them now. TableError ROW_LOCKED."""
-    found = [
-        await tablet.see_committed(_of_tablet(keys, indexes, index))
-        for index, tablet in tablets.items() if tablet.has_locks
-    ]  # fmt: skip
-    return any(found)
+    """Wait until all that is acknowledged of keys is found in their tablets, which have locked rows; False: nothing was
+    to be waited for, so that it is so of all of them now. TableError ROW_LOCKED."""
+    return any([
+        await tablet.see_committed(_of_tablet(keys, indexes, index)) for index, tablet in tablets.items()
+    ])  # fmt: skip
 
 
 def _of_tablet(keys: Sequence[bytes], indexes: Sequence[int], index: int) -> list[bytes]:
@@ -159,11 +157,9 @@ async def _find_all(
 class _Answer:
     """Rows of a lookup as they are shown, with a limit of their bytes."""
 
-    def __init__(self, schema: SortedSchema, shown: Sequence[str], bytes_max: int) -> None:
+    def __init__(self, shown: ShownColumns, bytes_max: int) -> None:
         self.rows: list[dict[str, Any] | None] = []
-        self._schema = schema
         self._shown = shown
-        self._counted = [at for at, column in enumerate(schema.values) if column.name in shown]
         self._bytes_max = bytes_max
         self._size = self._count = 0
 
@@ -172,13 +168,13 @@ class _Answer:
         if values is None:
             self.rows.append(None)
             return
-        self._size += len(key) + size_of(values[at] for at in self._counted)
+        self._size += self._shown.size_of(key, values)
         self._count += 1
         if self._size > self._bytes_max and self._count > 1:
             limit = f"pqbroker.http.answer.bytes.max = {self._bytes_max}"
             text = f"rows of the first {len(self.rows) + 1} keys have more than {limit} bytes"
             raise TableError("LOOKUP_TOO_LARGE", text, "Ask for fewer keys at once, or name the columns that you need.")
-        self.rows.append(show_row(self._schema, key, values, self._shown))
+        self.rows.append(self._shown.show(key, values))
 
 
 async def _located(table: SortedTable, keys: Sequence[Any]) -> tuple[list[bytes], list[int]]:
@@ -230,7 +226,7 @@ async def look_up_prefix(caller: TablesCaller, name: str, asked: PrefixLookup) -
     """
     table, indexes = tablets_of_prefix(caller, name, asked.prefix)
     timestamp = asked.timestamp
-    shown = check_columns(table.schema, asked.columns)
+    shown = shown_columns(table.schema, asked.columns)
     first, end = encode_prefix(table.schema, asked.prefix, "prefix")
     wanted = {*asked.tablets.among(name, len(table.tablets))}
     tablets = [_readable(table, index) for index in indexes if index in wanted]
@@ -252,7 +248,7 @@ async def look_up_prefix(caller: TablesCaller, name: str, asked: PrefixLookup) -
         raise TableError("TOO_MANY_ROWS", f"prefix has {excess}", cure) from None
     finally:
         share.reads.close(at)
-    answer = _Answer(table.schema, shown, caller.node.settings.http_answer_bytes_max)
+    answer = _Answer(shown, caller.node.settings.http_answer_bytes_max)
     for number, (key, values) in enumerate(found):
         if number % KEYS_AT_ONCE == KEYS_AT_ONCE - 1:
             await asyncio.sleep(0)

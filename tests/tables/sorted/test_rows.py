@@ -9,7 +9,7 @@ from pqbroker.tables.refusals import TableError
 from pqbroker.tables.sorted import rows as rows_module
 from pqbroker.tables.sorted.keys import ENCODED_KEY_BYTES_MAX, KEY_COLUMNS_MAX, key_encoder
 from pqbroker.tables.sorted.packed_rows import ABSENT
-from pqbroker.tables.sorted.rows import encode_key, encode_prefix, encode_rows, show_row
+from pqbroker.tables.sorted.rows import encode_key, encode_prefix, encode_rows, shown_columns
 from pqbroker.tables.sorted.schema import SortedSchema, read_sorted_schema
 
 
@@ -31,8 +31,15 @@ def test_a_row_is_shown_as_it_was_written() -> None:
     row = {"c0": "k", **{f"c{at}": value for at, value in enumerate(VALUES.values(), 1)}}
     ((key, body),) = encode_rows(schema, [row], "rows", is_update=False)
     values = schema.form.values(bytes(8) + body)
-    assert show_row(schema, key, values, tuple(schema.columns)) == row
-    assert show_row(schema, key, values, ["c3"]) == {"c3": 0.5}
+    assert shown_columns(schema, None).show(key, values) == row
+    assert shown_columns(schema, ["c3"]).show(key, values) == {"c3": 0.5}
+
+
+def test_a_row_counts_the_lengths_of_its_key_and_texts_and_eight_for_what_else_is_shown() -> None:
+    schema = schema_of("int64", "utf8", "string", "double", "utf8")
+    key, values = encode_key(schema, {"c0": 1}, "key"), ["abc", b"de", 0.5, None]
+    assert shown_columns(schema, None).size_of(key, values) == len(key) + 3 + 2 + 8 + 8
+    assert shown_columns(schema, ["c1", "c4"]).size_of(key, ["abc", None, None, ABSENT]) == len(key) + 3 + 8
 
 
 def test_a_write_without_a_column_has_null_and_an_update_leaves_it() -> None:
