@@ -75,7 +75,7 @@ class RowsPart:
         self._seen_up_to = 0 if start is None else start
         """Timestamp up to which no version of the keys is too new."""
         self._found: BaseException | None = None
-        """The conflict that `examine` has found."""
+        """The conflict that was found since the part holds; nothing of the tablet changes meanwhile."""
         self._is_examined = False
         self._keys: Sequence[bytes] = ()
         """Keys in order, once a chunk was looked at."""
@@ -127,6 +127,7 @@ class RowsPart:
             if error is None:
                 self._kv = self._tablet.kv
                 self._tablet.transactions.holding = self._place
+                self._found, self._is_examined = None, False
             turn(error)
 
         self._place = QueuePlace(self._tablet.writes, taken)
@@ -156,7 +157,9 @@ class RowsPart:
         refusal_of_feed = self._feed_refusal()
         if refusal_of_feed is not None:
             return refusal_of_feed
-        return self._found if self._is_examined else self._conflict(self._rows)
+        if not self._is_examined:
+            self._found, self._is_examined = self._conflict(self._rows), True
+        return self._found
 
     def _feed_refusal(self) -> BaseException | None:
         """Return why the change feed cannot take the rows' changes. Beside the home they are made ready first; prepared
@@ -178,9 +181,10 @@ class RowsPart:
             found = self._newer_in_store(store, rows)
             if found is not None:
                 return found
-        first, last = min(key for key, _ in rows), max(key for key, _ in rows)
-        for chunk in self._tablet.structure.chunks.values():
-            if self._may_have_newer(chunk) and chunk.first_key <= last and first <= chunk.last_key:
+        chunks = [chunk for chunk in self._tablet.structure.chunks.values() if self._may_have_newer(chunk)]
+        if chunks:
+            first, last = min(key for key, _ in rows), max(key for key, _ in rows)
+            if any(chunk.first_key <= last and first <= chunk.last_key for chunk in chunks):
                 return LookAgain("a chunk that was not looked at may have newer versions")
         return None
 

@@ -293,6 +293,23 @@ async def test_a_flush_beside_a_commit_has_chunks_looked_at_again(bench: CommitB
 
 
 @on_bench
+async def test_a_flush_while_a_part_holds_does_not_send_it_back(bench: CommitBench) -> None:
+    start = bench.give()
+    await bench.write(0, {1: 1, 3: 3})
+    bench.tablets[0].rotate()
+    commit = CommitByHand(bench, "one", {0: {2: 6}}, start)
+    await commit.enter()
+    assert commit.refusals() == []
+    flushing = asyncio.ensure_future(bench.flush(0))
+    while not bench.tablets[0].structure.chunks:  # noqa: ASYNC110 (a state of the tablet)
+        await asyncio.sleep(0.01)
+    assert commit.refusals() == []  # its row was looked for when the others were in the store
+    await commit.decide()
+    await flushing
+    assert await bench.read_all(0) == {1: 1, 2: 6, 3: 3}
+
+
+@on_bench
 async def test_a_part_that_began_before_the_retained_timestamp_is_refused(bench: CommitBench) -> None:
     start = bench.give()
     bench.tablets[0].cleaned_timestamp = start + 1
