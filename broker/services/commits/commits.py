@@ -51,6 +51,7 @@ from pqbroker.pq.transactions.unfinished import Unfinished
 from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.ids import SYSTEM_CELL, TabletId
+from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablets.scheme import Scheme
 from pqbroker.storage.tablets.scheme_objects import TOPIC
 from pqbroker.storage.uninterrupted import uninterrupted
@@ -129,10 +130,8 @@ class Commits:
         )  # fmt: skip
         self._pause: asyncio.Event | None = None
         """Set when the pause is over; None: there is none."""
-        self._ended: asyncio.Event | None = None
-        """Set with the next end of a commit of several cells, where somebody waits for it."""
-        self._unwritten: set[TransactionId] = set()
-        """Commits of several cells that are not written everywhere."""
+        self._unwritten: dict[TransactionId, Outcome[None]] = {}
+        """Commits of several cells that are not written everywhere, each with what is done when it is."""
         self._task: asyncio.Task[None] | None = None
         self.moments = Moments(self._limit_s)
         """Moments at which tables and topics are read together."""
@@ -185,7 +184,6 @@ class Commits:
         CommitRefused."""
         if self._open.open_count >= reserve_of(self._limits.transactions_max):
             self._expire()
-        self._open.check_room(client, self._limits)
         await self._reserve()
         self._open.check_room(client, self._limits)
         now_ms = self._time.clock()
@@ -275,19 +273,17 @@ class Commits:
             decision = await uninterrupted(self.commit(request))
         except CommitUnknown as unknown:
             raise ShardLost(str(unknown)) from unknown
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._limit_s):
-                await self.written(request.transaction)
+        written = self.written(transaction)
+        if written is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._limit_s):
+                    await written.wait()
         return decision
 
-    def is_written(self, transaction: TransactionId) -> bool:
-        """Return True if `written` would not wait."""
-        return transaction not in self._unwritten
-
-    async def written(self, transaction: TransactionId) -> None:
-        """Return when the rows of a commit of this process are written in all cells, or left to `Finishing`."""
-        while transaction in self._unwritten:
-            await self._end_of_one()
+    def written(self, transaction: TransactionId) -> Outcome[None] | None:
+        """Return what is done when the rows of a commit of this process are written in all cells, or left to
+        `Finishing`; None: they are."""
+        return self._unwritten.get(transaction)
 
     async def end_together(
         self, parts: Sequence[CommitPart], beside: Sequence[BesidePart], limit_s: float
@@ -310,13 +306,13 @@ class Commits:
         if self._pause is not None:
             await self._paused()
         transaction = request.transaction
-        self._unwritten.add(transaction)
+        self._unwritten[transaction] = Outcome()
         self.counters.over_cells += 1
         self.counters.over_nodes += away is not None
         try:
             decision = await self._run(commit)
         except BaseException:
-            self._end_over_cells(transaction)
+            self._unwritten.pop(transaction).set_result(None)
             raise
         uninterrupted(self._finish(commit, decision))
         return decision
@@ -345,7 +341,7 @@ class Commits:
             if not await self._finishing.finish(decision, commit.home, commit.elsewhere, commit.away):
                 self._leave_trace(decision.transaction, CommitTrace(decision.timestamp, is_committed=True))
         finally:
-            self._end_over_cells(decision.transaction)
+            self._unwritten.pop(decision.transaction).set_result(None)
 
     async def _run(self, commit: Commit) -> CommitDecision:
         transaction = commit.request.transaction
@@ -389,17 +385,6 @@ class Commits:
         """Return the last timestamp that was given."""
         return self._time.timestamps.rule.last
 
-    def _end_over_cells(self, transaction: TransactionId) -> None:
-        self._unwritten.discard(transaction)
-        ended, self._ended = self._ended, None
-        if ended is not None:
-            ended.set()
-
-    async def _end_of_one(self) -> None:
-        if self._ended is None:
-            self._ended = asyncio.Event()
-        await self._ended.wait()
-
     def _leave(self, participant: Participant) -> None:
         self.look_after(participant.participant_id)
 
@@ -440,7 +425,7 @@ class Commits:
     async def _quiet(self) -> None:
         """Return when no commit of several cells is under way, or unfinished anywhere."""
         while self._unwritten:
-            await self._end_of_one()
+            await next(iter(self._unwritten.values())).wait()
         while not self._finishing.is_idle:
             await self._finishing.look()
             await asyncio.sleep(QUIET_LOOK_S)

@@ -15,6 +15,7 @@ from pqbroker.broker.services.commits.commits import Commits
 from pqbroker.broker.services.commits.open_transactions import (
     OpenTransaction,
     StartedBy,
+    TakenAlong,
     TransactionState,
     check_open,
     number_of,
@@ -27,6 +28,7 @@ from pqbroker.pq.transactions.participants import LookAgain, Participant
 from pqbroker.pq.transactions.stored_forms import CommitDecision, ParticipantId, TransactionId
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.uninterrupted import uninterrupted
 from pqbroker.tables.refusals import TableError
 
@@ -198,20 +200,25 @@ async def _decision(
     except BaseException:
         moments.end(token)
         raise
-    if one.producer is None and commits.is_written(one.number):
-        moments.end(token)
+    written = commits.written(one.number)
+    if one.producer is not None:
+        uninterrupted(_end_visible(caller, commits, one.producer, token, written))
+    elif written is not None:
+        written.add_done_callback(lambda _: moments.end(token))
     else:
-        uninterrupted(_end_visible(caller, commits, one, token))
+        moments.end(token)
     return decision
 
 
-async def _end_visible(caller: TransactionsCaller, commits: Commits, one: OpenTransaction, token: object) -> None:
+async def _end_visible(
+    caller: TransactionsCaller, commits: Commits, producer: TakenAlong, token: object, written: Outcome[None] | None
+) -> None:
     """Note that all rows and records of a commit are visible, for readers of several tables and topics."""
     try:
-        await commits.written(one.number)
-        if one.producer is not None:
-            with suppress(KafkaError):
-                await caller.node.cell.current.transactional_producers.ended(one.producer.transactional_id)
+        if written is not None:
+            await written.wait()
+        with suppress(KafkaError):
+            await caller.node.cell.current.transactional_producers.ended(producer.transactional_id)
     finally:
         commits.moments.end(token)
 
