@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.sorted_tables.finding import find_sorted
-from pqbroker.broker.services.sorted_tables.rows import check_writable, encoded_in_time, split_by_tablet
+from pqbroker.broker.services.sorted_tables.rows import encoded_in_time, split_by_tablet
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.finding import find_typed
 from pqbroker.broker.services.tables.inserting import GivenRows, batch_parts, check_participants, encode_rows
@@ -106,7 +106,6 @@ async def _sorted_parts(
     if table.schema is not schema:
         text = f"the schema of {name} was changed while the rows were encoded"
         raise TableError("TABLE_CHANGED", text, "Commit again in another transaction.")
-    check_writable(caller, table, by_tablet)
     return [table.part(index, some, start_timestamp) for index, some in sorted(by_tablet.items())]
 
 
