@@ -181,6 +181,8 @@ class _Shared(NamedTuple):
 
 
 def _endpoint(route: Route, node: WebNode, shared: _Shared) -> _Handler:
+    body_types = (JSON_TYPE, *((LINES.content_type,) if route.lines else ()), *route.raw_types)
+
     async def answer(request: web.Request) -> web.StreamResponse:
         await node.turns.alone()
         _check_text(request)
@@ -194,7 +196,9 @@ def _endpoint(route: Route, node: WebNode, shared: _Shared) -> _Handler:
         if route.body is None:
             call = call_of(body=None)
             return await _served(route, request, call, shared)
-        given = _content_type(route, request)
+        given = request.content_type
+        if given not in body_types:
+            raise not_json(request.headers.get("Content-Type", ""))
         data = await _read(request, slot, settings.http_body_bytes_max)
         objects_max = settings.http_body_objects_max
         if len(data) < THREAD_FROM_BYTES or given in route.raw_types:
@@ -267,15 +271,6 @@ def _query(route: Route, request: web.Request) -> dict[str, Any]:
     if missing:
         raise bad_request(f"the parameter {missing[0]!r} is missing")
     return values
-
-
-def _content_type(route: Route, request: web.Request) -> str:
-    """The type of the body; Problem for one that the route does not take."""
-    given = request.content_type
-    taken = (JSON_TYPE, *((LINES.content_type,) if route.lines else ()), *route.raw_types)
-    if given not in taken:
-        raise not_json(request.headers.get("Content-Type", ""))
-    return given
 
 
 async def _read(request: web.Request, slot: Slot, bytes_max: int) -> bytes:

@@ -12,14 +12,15 @@ of the slots is for addresses that have few: one address alone cannot have all.
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from enum import Enum, auto
+from enum import IntEnum, auto
 
 from pqbroker.broker.ground.access import ANONYMOUS
 from pqbroker.conf.shares import Shares, first_of
 
 
-class State(Enum):
-    """The states of a connection's slot."""
+class State(IntEnum):
+    """The states of a connection's slot. They are numbers since slots are looked up by them with each request: the hash
+    of a plain Enum is a call of Python's."""
 
     ARRIVED = auto()
     WORKING = auto()

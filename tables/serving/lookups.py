@@ -65,7 +65,7 @@ class Lookup:
 
     def __init__(self, rows_now: Callable[[], StoredRows], timestamp: int) -> None:
         self._rows_now = rows_now
-        self.timestamp = timestamp
+        self._timestamp = timestamp
         self._pinned: _Pinned = {}
         self._rows = rows_now()
         """The rows that are looked in, until some of them are elsewhere."""
@@ -87,7 +87,7 @@ class Lookup:
                 raise chunk.damaged(self._rows.schema, damage) from None
         if chunks:
             versions.sort(key=_newest_first)
-        return seen(versions, self.timestamp, range(len(self._rows.schema.values)))
+        return seen(versions, self._timestamp, range(len(self._rows.schema.values)))
 
     async def newest_in(self, chunk: OpenChunk, key: bytes) -> int:
         """Return the timestamp of the newest version that a chunk has of a key; 0: it has none. TableError
@@ -108,7 +108,7 @@ class Lookup:
             for chunk in self._rows.structure.chunks.values()
             if first <= chunk.last_key
             and (end is None or chunk.first_key < end)
-            and chunk.record.least_timestamp <= self.timestamp
+            and chunk.record.least_timestamp <= self._timestamp
         ]
         self._check_fan_in(overlapping_store_count(chunks))
         found: dict[bytes, list[Version]] = {}
@@ -134,7 +134,7 @@ class Lookup:
         for number, key in enumerate(sorted(found)):
             if number % _ROWS_AT_ONCE == _ROWS_AT_ONCE - 1:
                 await asyncio.sleep(0)
-            values = seen(sorted(found[key], key=_newest_first), self.timestamp, columns)
+            values = seen(sorted(found[key], key=_newest_first), self._timestamp, columns)
             if values is not None:
                 rows.append((key, values))
         return rows
@@ -180,7 +180,7 @@ class Lookup:
                 _check_keys(found)
                 await asyncio.sleep(0)
             version = self._version(block, index, row)
-            if version.timestamp <= self.timestamp:
+            if version.timestamp <= self._timestamp:
                 found.setdefault(block.key(row), []).append(version)
         _check_keys(found)
 
@@ -190,7 +190,7 @@ class Lookup:
         for store in self._rows.stores:
             for packed in reversed(store.versions(key)):
                 timestamp = timestamp_of(packed)
-                if timestamp > self.timestamp:
+                if timestamp > self._timestamp:
                     continue
                 if packed[KIND_AT] == Kind.DELETE:
                     found.append(Version(timestamp, None))
@@ -201,7 +201,7 @@ class Lookup:
         return found
 
     def _may_matter(self, chunk: OpenChunk, base: int) -> bool:
-        return chunk.record.least_timestamp <= self.timestamp and chunk.record.greatest_timestamp > base
+        return chunk.record.least_timestamp <= self._timestamp and chunk.record.greatest_timestamp > base
 
     async def _in_chunk(self, chunk: OpenChunk, key: bytes) -> list[Version]:
         index = await self._index(chunk)

@@ -107,8 +107,10 @@ async def look_up(
         while locked := {index: tablet for index, tablet in tablets.items() if tablet.has_locks}:
             if not await _have_waited(locked, wanted, indexes):
                 break
-        lookups = {index: tablet.lookup(tablet.visible) for index, tablet in tablets.items()}
-        oldest = min((lookup.timestamp for lookup in lookups.values()), default=TIMESTAMP_MAX)
+        lookups, oldest = {}, TIMESTAMP_MAX
+        for index, tablet in tablets.items():
+            visible = tablet.visible
+            lookups[index], oldest = tablet.lookup(visible), min(oldest, visible)
         reads = table.tablets[0].share.reads
         reads.open(oldest)
         try:
