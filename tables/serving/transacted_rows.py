@@ -28,7 +28,6 @@ from pqbroker.tables.serving.feed_progress import FeedMove
 from pqbroker.tables.serving.lookups import ChunkReplaced
 from pqbroker.tables.serving.open_chunk import OpenChunk
 from pqbroker.tables.serving.row_locks import LockedRows
-from pqbroker.tables.serving.row_transactions import RowTransactions
 from pqbroker.tables.serving.stored_keys import prepared_key
 from pqbroker.tables.serving.tablet import PlannedCommit, SortedTablet
 from pqbroker.tables.serving.writes import ROWS_OF_TURN, QueuePlace
@@ -57,6 +56,7 @@ class RowsPart:
     ) -> None:
         assert rows or move is not None, "a part has rows, or the progress of a feed"
         self._tablet = tablet
+        self.participant = tablet.transactions
         self._rows = rows
         self._start = start
         self._move = move
@@ -79,10 +79,6 @@ class RowsPart:
         self._is_examined = False
         self._keys: Sequence[bytes] = ()
         """Keys in order, once a chunk was looked at."""
-
-    @property
-    def participant(self) -> RowTransactions:
-        return self._tablet.transactions
 
     @property
     def row_count(self) -> int:
