@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pqbroker.http_client.addresses import HttpAddress
 from pqbroker.http_client.errors import ClientError, failure_of, no_broker, timed_out
-from pqbroker.http_client.exchange import Answer, Request, Steps
+from pqbroker.http_client.exchange import Answer, Request, Steps, head_of
 
 T = TypeVar("T")
 CONNECTIONS_MAX = 16
@@ -61,20 +61,13 @@ class AsyncioTransport:
         except (OSError, UnicodeError) as error:
             raise no_broker(str(self._address), error) from None
         try:
-            writer.writelines([self._head(request), request.body or b""])
+            writer.writelines([head_of(request, self._address, is_last=True), request.body or b""])
             await writer.drain()
             return await reader.read()
         except OSError as error:
             raise failure_of(str(self._address), error) from None
         finally:
             writer.close()
-
-    def _head(self, request: Request) -> bytes:
-        lines = [f"{request.method} {request.path} HTTP/1.1", f"Host: {self._address}", "Connection: close"]
-        lines += [f"{name}: {text}" for name, text in self._address.headers.items()]
-        if request.body is not None:
-            lines += [f"Content-Type: {request.content_type}", f"Content-Length: {len(request.body)}"]
-        return "\r\n".join([*lines, "", ""]).encode()
 
     def _parse(self, data: bytes) -> Answer:
         given: Any = _Received(data)

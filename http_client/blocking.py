@@ -2,14 +2,17 @@
 
 import socket
 import time
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import TypeVar
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Final, TypeVar
 
 from pqbroker.http_client.addresses import HttpAddress
 from pqbroker.http_client.errors import ClientError, failure_of, no_broker, timed_out
-from pqbroker.http_client.exchange import Answer, Request, Steps
+from pqbroker.http_client.exchange import Answer, Request, Steps, head_of
 
 T = TypeVar("T")
+_BESIDE_HEAD_BYTES: Final = 64 << 10
+"""Bytes of a body that go with its head."""
 
 
 class BlockingTransport:
@@ -46,14 +49,18 @@ class BlockingTransport:
     def _exchange(self, request: Request) -> Answer:
         if request.delay_s:
             time.sleep(request.delay_s)
-        self._connect()
+        connected = self._connect()
         try:
-            headers = self._place.headers
-            if request.body is not None:
-                headers["Content-Type"] = request.content_type
-            self._connection.request(request.method, request.path, request.body, headers)
-            response = self._connection.getresponse()
-            return Answer(self._address, response.status, response.read())
+            head, body = head_of(request, self._place, is_last=False), request.body or b""
+            connected.sendall(head + body[:_BESIDE_HEAD_BYTES])
+            if len(body) > _BESIDE_HEAD_BYTES:
+                connected.sendall(memoryview(body)[_BESIDE_HEAD_BYTES:])
+            with closing(HTTPResponse(connected, method=request.method)) as response:
+                response.begin()
+                answer = Answer(self._address, response.status, response.read())
+            if response.will_close:
+                self._connection.close()
+            return answer
         except BaseException as error:
             self._connection.close()  # the rest of an answer would be taken for the next one
             if not isinstance(error, OSError | HTTPException):
@@ -62,17 +69,18 @@ class BlockingTransport:
                 raise timed_out(self._address, self._timeout_s) from None
             raise failure_of(self._address, error) from None
 
-    def _connect(self) -> None:
+    def _connect(self) -> socket.socket:
         """A broker closes connections that rest; a request that is sent on one is lost, or is performed without a word.
         """
         connected: socket.socket | None = self._connection.sock
-        if connected is not None and _is_open(connected, self._timeout_s):
-            return
-        self._connection.close()
-        try:
-            self._connection.connect()
-        except (OSError, UnicodeError) as error:
-            raise no_broker(self._address, error) from None
+        if connected is None or not _is_open(connected, self._timeout_s):
+            self._connection.close()
+            try:
+                self._connection.connect()
+            except (OSError, UnicodeError) as error:
+                raise no_broker(self._address, error) from None
+            connected = self._connection.sock
+        return connected
 
 
 def _is_open(connected: socket.socket, timeout_s: float) -> bool:

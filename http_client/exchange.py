@@ -7,6 +7,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from pqbroker.http_client.addresses import HttpAddress
 from pqbroker.http_client.errors import CONNECTION_LOST, ClientError, refusal
 
 T = TypeVar("T")
@@ -24,6 +25,18 @@ class Request:
     content_type: str = JSON
     is_repeatable: bool = False
     delay_s: float = 0.0
+
+
+def head_of(request: Request, address: HttpAddress, *, is_last: bool) -> bytes:
+    """Return the head of a request, to be sent with its body in one piece: two wake the broker twice. `is_last`: the
+    broker closes the connection behind its answer. ClientError as `HttpAddress.headers`."""
+    lines = [f"{request.method} {request.path} HTTP/1.1", f"Host: {address}"]
+    if is_last:
+        lines.append("Connection: close")
+    lines += [f"{name}: {text}" for name, text in address.headers.items()]
+    if request.body is not None:
+        lines += [f"Content-Type: {request.content_type}", f"Content-Length: {len(request.body)}"]
+    return "\r\n".join([*lines, "", ""]).encode()
 
 
 @dataclass(frozen=True, slots=True)

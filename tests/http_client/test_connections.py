@@ -156,6 +156,33 @@ async def test_a_connection_that_the_broker_has_closed_is_not_used_again(kind: A
     assert server.connections == 2
 
 
+def test_the_synchronous_client_sends_a_body_with_its_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces: list[bytes] = []
+    send_all = socket.socket.sendall
+
+    def sendall(self: socket.socket, data: bytes, flags: int = 0) -> None:
+        if threading.current_thread() is threading.main_thread():  # the server's answers go another way
+            pieces.append(bytes(data))
+        send_all(self, data, flags)
+
+    monkeypatch.setattr(socket.socket, "sendall", sendall)
+    inserted = answer({"tablets": [], "data_weight": 1})
+    with scripted((inserted, True), (inserted, True)) as server, Client(server.address) as client:
+        for text, count in (("x", 1), ("x" * 100_000, 2)):
+            client.table("t").insert([{"text": text}])
+            body = b"".join(pieces).partition(b"\r\n\r\n")[2]
+            assert (json.loads(body), len(pieces)) == ({"rows": [{"text": text}]}, count)
+            pieces.clear()
+
+
+def test_the_synchronous_client_closes_a_connection_that_the_broker_will_close() -> None:
+    last = answer(EMPTY_LIST, status="200 OK\r\nConnection: close")
+    with scripted((last, True), (last, True)) as server:
+        with Client(server.address) as client:
+            assert [client.tables(), client.tables()] == [[], []]
+        assert server.connections == 2
+
+
 def test_the_synchronous_client_keeps_its_connection_between_calls() -> None:
     with scripted((answer(EMPTY_LIST), True), (answer(EMPTY_LIST), True)) as server:
         with Client(server.address) as client:
