@@ -13,7 +13,7 @@ import asyncio
 import logging
 import os
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import IntEnum, auto
 from typing import Final, NoReturn
 
@@ -118,20 +118,22 @@ class Login:
         """Note that the client was sent what is served."""
         self.state = LOGIN_STATES[self.state, LoginEvent.LIST_VERSIONS]
 
-    async def choose(self, mechanism: str, version: int) -> None:
-        """Begin a login in a mechanism. LastAnswer where it is off; KafkaError where none may begin now."""
+    def choose(self, mechanism: str, version: int) -> tuple[str, ...] | Awaitable[NoReturn]:
+        """Begin a login in a mechanism, and return those that are on. Where it is off, return what raises LastAnswer
+        late; KafkaError where none may begin now."""
         now_s = self._peer.node.loop.time()
         if self.state is LoginState.LOGGED_IN and now_s - self._began_s < REAUTH_PERIOD_S:
             raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "the client has logged in less than a second ago")
-        if mechanism not in self.mechanisms:
+        enabled = self.mechanisms
+        if mechanism not in enabled:
             refused = LoginRefused("mechanism", f"the mechanism {mechanism[:40]!r} is off", "")
-            await self._refuse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, refused)
+            return self._refuse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, refused)
         if self._user is not None and mechanism != self._mechanism:
             text = (
                 f"SASL mechanism '{mechanism}' requested by client is not supported for re-authentication of mechanism "
                 f"'{self._mechanism}'"
             )
-            await self._refuse(ErrorCode.SASL_AUTHENTICATION_FAILED, LoginRefused("mechanism", text, text))
+            return self._refuse(ErrorCode.SASL_AUTHENTICATION_FAILED, LoginRefused("mechanism", text, text))
         self.state = LOGIN_STATES[self.state, LoginEvent.SHAKE_HANDS]
         self.is_headless = version == 0
         self._began_s = now_s
@@ -140,32 +142,24 @@ class Login:
         users, bearer = listed_users(node.settings, self._listener), node.logins.bearers.get(self._listener)
         self._sasl = begin_login(mechanism, LoginParts(node.logins, _nonce, users, self._peer.holder, bearer))
         self._begin_timer()
+        return enabled
 
-    async def answer(self, token: bytes) -> bytes:
-        """Return the bytes that answer a token of the client, who has logged in with the last one.
-
-        LastAnswer where it proves nothing, ProtocolError where the broker is too busy to know.
+    def answer(self, token: bytes) -> bytes | Awaitable[bytes]:
+        """Return the bytes that answer a token of the client, who has logged in with the last one; or what becomes them
+        where a check takes its time, and where the answer is late. That raises LastAnswer where the token proves
+        nothing, ProtocolError where the broker is too busy to know.
         """
         sasl = self._sasl
         assert sasl is not None, "the gate lets no token pass before a mechanism is chosen"
         try:
-            step = await sasl.answer(token)
+            step = sasl.answer(token)
+            if isinstance(step, bytes):
+                return step
             if isinstance(step, Proved):
-                self._check_same_user(step.name)
+                return self._take(step)
         except LoginRefused as refused:
-            await self._refuse(ErrorCode.SASL_AUTHENTICATION_FAILED, refused)
-        except LoginEnded as ended:
-            self._end()
-            raise LastAnswer(ErrorCode.SASL_AUTHENTICATION_FAILED, ended.message) from None
-        except LoginBusy:
-            self._peer.node.metrics.count_login_refusal(self._mechanism, "busy")
-            self._audit_refusal("too many passwords wait for their check")
-            raise ProtocolError("too many passwords wait for their check; see pqbroker.login.checks.max") from None
-        if isinstance(step, Proved):
-            self._begin_session(step)
-        elif isinstance(step, Denied):
-            await self._tell_refusal(LoginRefused(step.kind, step.reason, ""))
-        return step if isinstance(step, bytes) else step.token
+            return self._refuse(ErrorCode.SASL_AUTHENTICATION_FAILED, refused)
+        return self._awaited(step)
 
     def note_early(self, api_key: int) -> None:
         """Log a request that came before the login, behind which the connection closes."""
@@ -189,6 +183,31 @@ class Login:
             self._timer.cancel()
             self._timer = None
 
+    async def _awaited(self, check: Awaitable[Denied | Proved]) -> bytes:
+        """Return what answers a token once it is checked; raises as what `answer` returns."""
+        try:
+            step = await check
+            if isinstance(step, Proved):
+                return self._take(step)
+        except LoginRefused as refused:
+            await self._refuse(ErrorCode.SASL_AUTHENTICATION_FAILED, refused)
+        except LoginEnded as ended:
+            self._end()
+            raise LastAnswer(ErrorCode.SASL_AUTHENTICATION_FAILED, ended.message) from None
+        except LoginBusy:
+            self._peer.node.metrics.count_login_refusal(self._mechanism, "busy")
+            self._audit_refusal("too many passwords wait for their check")
+            raise ProtocolError("too many passwords wait for their check; see pqbroker.login.checks.max") from None
+        self._tell_refusal(LoginRefused(step.kind, step.reason, ""))
+        await asyncio.sleep(self._delay_s)
+        return step.token
+
+    def _take(self, proved: Proved) -> bytes:
+        """Begin the session of a client that has proved who it is, and return the last bytes for it. LoginRefused."""
+        self._check_same_user(proved.name)
+        self._begin_session(proved)
+        return proved.token
+
     def _begin_session(self, proved: Proved) -> None:
         peer, name = self._peer, proved.name
         node = peer.node
@@ -211,18 +230,22 @@ class Login:
             text = f"Cannot change principals during re-authentication from User.{self._user}: User.{name}"
             raise LoginRefused("credentials", "it logged in as another user than before", text)
 
-    async def _refuse(self, code: ErrorCode, refused: LoginRefused) -> NoReturn:
-        """End the login; the answer comes late, so that nobody tries passwords fast."""
+    def _refuse(self, code: ErrorCode, refused: LoginRefused) -> Awaitable[NoReturn]:
+        """End the login; what is returned raises LastAnswer late, so that nobody tries passwords fast."""
         self._end()
-        await self._tell_refusal(refused)
-        raise LastAnswer(code, refused.message)
+        self._tell_refusal(refused)
+        return self._raise_late(LastAnswer(code, refused.message))
+
+    async def _raise_late(self, answer: LastAnswer) -> NoReturn:
+        await asyncio.sleep(self._delay_s)
+        raise answer
 
     def _end(self) -> None:
         self.state = LOGIN_STATES[self.state, LoginEvent.FAIL]
         self._sasl = None
 
-    async def _tell_refusal(self, refused: LoginRefused) -> None:
-        """Count and log a login that failed, and return after the time by which its answer is late."""
+    def _tell_refusal(self, refused: LoginRefused) -> None:
+        """Count and log a login that failed."""
         node, mechanism = self._peer.node, self._mechanism
         node.metrics.count_login_refusal(mechanism, refused.kind)
         seldom.warning(
@@ -231,7 +254,11 @@ class Login:
         )  # fmt: skip
         named = f" (it named the user {refused.name!r})" if refused.name else ""
         self._audit_refusal(f"{refused.reason}{named}")
-        await asyncio.sleep(node.settings.failed_login_delay_ms / 1000)
+
+    @property
+    def _delay_s(self) -> float:
+        """Return the seconds by which the answer to a login that failed is late."""
+        return self._peer.node.settings.failed_login_delay_ms / 1000
 
     def _audit_refusal(self, reason: str) -> None:
         audit_login(self._peer, self._place, self._mechanism or "no mechanism", refusal=reason)

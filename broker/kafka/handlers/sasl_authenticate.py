@@ -9,18 +9,31 @@ the client's answer to that with SASL_AUTHENTICATION_FAILED; one that is taken e
 Left out: GSSAPI, delegation tokens.
 """
 
+from collections.abc import Awaitable
+
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
+from pqbroker.broker.kafka.apis.login import Login
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 
-async def serve(context: Context, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+def serve(
+    context: Context, request: SaslAuthenticateRequest
+) -> SaslAuthenticateResponse | Awaitable[SaslAuthenticateResponse]:
     login = context.peer.login
     if login is None or not login.is_under_way:
         text = "SaslAuthenticate request received after successful authentication"
         raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, text)
-    token = await login.answer(request.auth_bytes)
+    answered = login.answer(request.auth_bytes)
+    return _response(login, answered) if isinstance(answered, bytes) else _awaited(login, answered)
+
+
+async def _awaited(login: Login, answering: Awaitable[bytes]) -> SaslAuthenticateResponse:
+    return _response(login, await answering)
+
+
+def _response(login: Login, token: bytes) -> SaslAuthenticateResponse:
     lifetime_ms = 0 if login.is_under_way else login.lifetime_ms
     return SaslAuthenticateResponse(error_message="", auth_bytes=token, session_lifetime_ms=lifetime_ms)
 

@@ -7,18 +7,20 @@ second of the login before, it is ILLEGAL_SASL_STATE.
 Left out: GSSAPI.
 """
 
+from collections.abc import Awaitable
+
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
-async def serve(context: Context, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+def serve(context: Context, request: SaslHandshakeRequest) -> SaslHandshakeResponse | Awaitable[SaslHandshakeResponse]:
     login = context.peer.login
     if login is None:
         raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "this listener is plain; set security.protocol=PLAINTEXT")
-    await login.choose(request.mechanism, context.version)
-    return SaslHandshakeResponse(mechanisms=list(login.mechanisms))
+    chosen = login.choose(request.mechanism, context.version)
+    return SaslHandshakeResponse(mechanisms=list(chosen)) if isinstance(chosen, tuple) else chosen
 
 
 def refuse(context: Context, request: SaslHandshakeRequest, code: ErrorCode, message: str) -> SaslHandshakeResponse:

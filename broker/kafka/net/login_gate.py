@@ -103,6 +103,7 @@ class LoginGate:
 async def _ending(login: Login, token: memoryview) -> AwaitedEnding:
     """Return the answer to a token without a header: it has none either, and a refusal is no answer."""
     try:
-        return [*framed([await login.answer(bytes(token))])], False
+        answered = login.answer(bytes(token))
+        return [*framed([answered if isinstance(answered, bytes) else await answered])], False
     except (LastAnswer, ProtocolError):
         return None, True

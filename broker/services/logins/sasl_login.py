@@ -5,7 +5,7 @@
     OAUTHBEARER   the token -> proved, or denied; an answer to that -> ended (`bearer_tokens.py`)
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -77,8 +77,9 @@ class Denied:
 class SaslLogin(Protocol):
     """A login in one mechanism, from its first token on."""
 
-    async def answer(self, token: bytes) -> bytes | Denied | Proved:
-        """Return the next token for the client, or the end. LoginRefused, LoginBusy; LoginEnded behind Denied."""
+    def answer(self, token: bytes) -> bytes | Proved | Awaitable[Denied | Proved]:
+        """Return the next token for the client, or the end; or a check that becomes it, and raises LoginBusy, or
+        LoginEnded behind Denied. Both raise LoginRefused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ class _ScramLogin:
         self._parts = parts
         self._challenge: Challenge | None = None
 
-    async def answer(self, token: bytes) -> bytes | Proved:
+    def answer(self, token: bytes) -> bytes | Proved:
         try:
             if self._challenge is None:
                 return self._begin(token)
