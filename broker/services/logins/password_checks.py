@@ -6,7 +6,8 @@ Each that waits has a key, an address and a user: keys take turns, and share the
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from pqbroker.conf.shares import Shares
@@ -70,8 +71,7 @@ class PasswordChecks:
             return
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, _THREAD)
-        running = self._loop.run_in_executor(self._thread, waiting.work)
-        running.add_done_callback(lambda ran: self._end(waiting, ran))
+        self._thread.submit(waiting.work).add_done_callback(partial(self._hand_back, waiting))
 
     def _next(self) -> _WaitingCheck | None:
         """Take the first that still waits, of the key whose turn it is."""
@@ -85,9 +85,14 @@ class PasswordChecks:
                 return waiting
         return None
 
-    def _end(self, waiting: _WaitingCheck, ran: "asyncio.Future[Any]") -> None:
-        error = None if ran.cancelled() else ran.exception()  # asked for always, or asyncio logs it as forgotten
+    def _hand_back(self, waiting: _WaitingCheck, ran: "Future[Any]") -> None:
+        """Runs in the thread. A future of asyncio's in between would cost the loop as much as the rest of a check."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._end, waiting, ran)
+
+    def _end(self, waiting: _WaitingCheck, ran: "Future[Any]") -> None:
         if not waiting.done.done() and not ran.cancelled():
+            error = ran.exception()
             if error is None:
                 waiting.done.set_result(ran.result())
             else:
