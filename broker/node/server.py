@@ -322,7 +322,7 @@ class Server:
         node, dispatcher = self.node, self._forwarder or self._dispatcher
         if not listener.has_login or before_login is None:
             return partial(Connection, node, dispatcher, receiving, node.connections, listener)
-        entrance = LoginEntrance(dispatcher, receiving)
+        entrance = LoginEntrance(dispatcher, receiving, Turns(node.loop))
         return partial(Connection, node, entrance, before_login, node.connections, listener)
 
     async def _open_door(self) -> "FirstPlace | None":

@@ -165,6 +165,7 @@ class HttpLogins:
         audit_login(caller, ON_HTTP, mechanism, refusal=f"{refused.reason}{named}")
         slot.wait()
         await asyncio.sleep(settings.failed_login_delay_ms / 1000)
+        await self._node.turns.alone()  # many of them may be due at once
         slot.work()
         raise Problem(401, "LOGIN_FAILED", "wrong user, password or token", _CURE)
 

@@ -19,6 +19,7 @@ from typing import Final, NoReturn
 
 from pqbroker.broker.ground.access import Principal, audit_login
 from pqbroker.broker.ground.seldom_log import SeldomLog
+from pqbroker.broker.ground.turns import Turns
 from pqbroker.broker.kafka.apis.context import Peer
 from pqbroker.broker.services.logins.listener_logins import listed_users, mechanisms_of, session_ms_of
 from pqbroker.broker.services.logins.sasl_login import (
@@ -74,10 +75,13 @@ class Login:
 
     __slots__ = (
         "_admit", "_began_s", "_give_up", "_listener", "_mechanism", "_peer", "_sasl", "_timer", "_user", "expires_s",
-        "is_headless", "lifetime_ms", "state",
+        "is_headless", "lifetime_ms", "state", "turns",
     )  # fmt: skip
 
-    def __init__(self, peer: Peer, listener: str, admit: Callable[[], None], give_up: Callable[[], None]) -> None:
+    def __init__(
+        self, peer: Peer, listener: str, turns: Turns, admit: Callable[[], None], give_up: Callable[[], None]
+    ) -> None:
+        """`turns`: those that all logins of the listener share."""
         self._peer = peer
         self._listener = listener
         self._admit = admit
@@ -88,6 +92,7 @@ class Login:
         self._sasl: SaslLogin | None = None
         self._began_s = 0.0
         self.state = LoginState.OPENED
+        self.turns = turns
         self.is_headless = False
         """True if tokens come without the header of SaslAuthenticate."""
         self.expires_s = 0.0
@@ -105,6 +110,11 @@ class Login:
         if self._listener in node.logins.bearers:
             return enabled
         return tuple(each for each in enabled if each != OAUTHBEARER)
+
+    @property
+    def is_admitted(self) -> bool:
+        """Return True once the client has logged in for the first time."""
+        return self._user is not None
 
     @property
     def is_under_way(self) -> bool:
@@ -199,7 +209,7 @@ class Login:
             self._audit_refusal("too many passwords wait for their check")
             raise ProtocolError("too many passwords wait for their check; see pqbroker.login.checks.max") from None
         self._tell_refusal(LoginRefused(step.kind, step.reason, ""))
-        await asyncio.sleep(self._delay_s)
+        await self._delay()
         return step.token
 
     def _take(self, proved: Proved) -> bytes:
@@ -237,8 +247,14 @@ class Login:
         return self._raise_late(LastAnswer(code, refused.message))
 
     async def _raise_late(self, answer: LastAnswer) -> NoReturn:
-        await asyncio.sleep(self._delay_s)
+        await self._delay()
         raise answer
+
+    async def _delay(self) -> None:
+        """Return after the time by which the answer to a login that failed is late: in a turn without another such
+        answer, since many of them may be due at once."""
+        await asyncio.sleep(self._peer.node.settings.failed_login_delay_ms / 1000)
+        await self.turns.alone()
 
     def _end(self) -> None:
         self.state = LOGIN_STATES[self.state, LoginEvent.FAIL]
@@ -254,11 +270,6 @@ class Login:
         )  # fmt: skip
         named = f" (it named the user {refused.name!r})" if refused.name else ""
         self._audit_refusal(f"{refused.reason}{named}")
-
-    @property
-    def _delay_s(self) -> float:
-        """Return the seconds by which the answer to a login that failed is late."""
-        return self._peer.node.settings.failed_login_delay_ms / 1000
 
     def _audit_refusal(self, reason: str) -> None:
         audit_login(self._peer, self._place, self._mechanism or "no mechanism", refusal=reason)

@@ -171,7 +171,11 @@ class Connection(asyncio.BufferedProtocol):
         intake.bytes += size
         self._share.taken += size
         self._receiving.budget.taken += size
-        self._serve()
+        login = self.peer.login
+        if login is None or login.is_admitted:
+            self._serve()
+        else:
+            login.turns.begin(self._advance)  # a flood of logins: who has logged in comes first
         if not intake.may_read():
             intake.limit()
 

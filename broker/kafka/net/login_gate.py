@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from pqbroker.broker.ground.turns import Turns
 from pqbroker.broker.kafka.apis.context import Peer
 from pqbroker.broker.kafka.apis.exchange import Exchange
 from pqbroker.broker.kafka.apis.login import Login, LoginState
@@ -50,17 +51,18 @@ def receiving_before_login(settings: BrokerSettings, loop: asyncio.AbstractEvent
 
 
 class LoginEntrance:
-    """Entrance of the listeners with a login, in the place of a `Dispatcher`."""
+    """Entrance of a listener with a login, in the place of a `Dispatcher`."""
 
-    def __init__(self, dispatcher: Beginner, receiving: Receiving) -> None:
-        """`receiving`: that of clients that have logged in."""
+    def __init__(self, dispatcher: Beginner, receiving: Receiving, turns: Turns) -> None:
+        """`receiving`: that of clients that have logged in; `turns`: those that its logins share."""
         self._dispatcher = dispatcher
         self._receiving = receiving
+        self._turns = turns
 
     def enter(self, connection: "Connection") -> "LoginGate":
         """Return the gate of a new connection."""
         admit = partial(connection.admit, self._receiving)
-        login = Login(connection.peer, connection.listener_name, admit, connection.abort)
+        login = Login(connection.peer, connection.listener_name, self._turns, admit, connection.abort)
         connection.peer.login = login
         return LoginGate(self._dispatcher, login)
 

@@ -1,6 +1,8 @@
 """Logins over HTTP: passwords, tokens, the console's cookie, and what stays open."""
 
+import asyncio
 import base64
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,13 +13,14 @@ from pqbroker.broker.ground.access import ANONYMOUS, AclKind, AclOperation, AclR
 from pqbroker.broker.ground.listeners import Address
 from pqbroker.broker.web.console_logins import ConsoleLogins
 from pqbroker.broker.web.http_logins import COOKIE, PAGE_TOKEN
-from tests.broker.conftest import Node
+from tests.broker.conftest import Node, until
 from tests.broker.kafka.net.test_logins import start_locked
 from tests.broker.web.conftest import Web
 from tests.support.sasl import credential
 
 Start = Callable[..., Awaitable[Node]]
 ANY = Address("127.0.0.1", 0)
+MANY, DELAY_MS = 20, 500
 
 
 def basic(name: str, password: str) -> dict[str, str]:
@@ -88,6 +91,27 @@ async def test_a_wrong_login_is_refused_also_where_none_is_required(
     web = await start_web(start, session, http_login_required=is_required)
     assert (await web.refusal("GET", "/v1/topics", None, **header))[:2] == (401, "LOGIN_FAILED")
     assert (await web.ask("GET", "/v1/topics"))[0] == (401 if is_required else 200)
+
+
+async def test_late_answers_to_wrong_logins_leave_in_turns_of_their_own(
+    start: Start, session: aiohttp.ClientSession
+) -> None:
+    web = await start_web(start, session, failed_login_delay_ms=DELAY_MS)
+    metrics = web.node.server.node.metrics
+
+    def refused() -> int:
+        return sum(count for (_, _, status), count in metrics.http_requests.items() if status == "401")
+
+    asking = [asyncio.ensure_future(web.ask("GET", "/v1/topics", None, **basic("alice", "no"))) for _ in range(MANY)]
+    await until(lambda: metrics.login_refusals.get(("Basic", "credentials")) == MANY)
+    time.sleep(2 * DELAY_MS / 1000)  # noqa: ASYNC251 (a loop that is late: all answers are due in one turn)
+    most, before = 0, refused()
+    async with asyncio.timeout(60):
+        while before < MANY:
+            await asyncio.sleep(0)
+            most, before = max(most, refused() - before), refused()
+    assert most == 1
+    assert {(await answer)[0] for answer in asking} == {401}
 
 
 async def test_a_request_is_its_users(start: Start, session: aiohttp.ClientSession) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from pqbroker.broker.ground.access import ANONYMOUS
 from pqbroker.broker.ground.listeners import Address, Listener
+from pqbroker.broker.ground.turns import Turns
 from pqbroker.broker.kafka.apis.login import LoginState
 from pqbroker.broker.kafka.net.connection import Connection
 from pqbroker.broker.kafka.net.dispatch import Dispatcher
@@ -44,6 +45,8 @@ from tests.support.web_tokens import ISSUER, SigningKey, bearer, publish, unsign
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 FRAMES_OF_ONE = 6
+TOGETHER = 20
+"""Connections at a time; in a turn of the loop the frames of one of them are served."""
 PART_FRAMES = 20_000
 """Frames of a seed, in a run of the command."""
 PARTS_TO_SETTLE = 3
@@ -122,11 +125,11 @@ async def fuzz(frames: int, seed: int) -> Fuzzed:
         await server.start(FirstUser("root", "secret"))
     node, choice = server.node, random.Random(seed)
     before = receiving_before_login(SETTINGS, node.loop)
-    entrance = LoginEntrance(Dispatcher(node, APIS), Receiving(SETTINGS, node.loop))
+    entrance = LoginEntrance(Dispatcher(node, APIS), Receiving(SETTINGS, node.loop), Turns(node.loop))
     connect = partial(Connection, node, entrance, before, node.connections, LISTENER)
     sent = connections = answered = 0
     while sent < frames:
-        many = [choice.randrange(1, FRAMES_OF_ONE + 1) for _ in range(20)]
+        many = [choice.randrange(1, FRAMES_OF_ONE + 1) for _ in range(TOGETHER)]
         served = await asyncio.gather(*(_serve(connect, choice, count, seed) for count in many))
         connections += len(served)
         sent += sum(count for count, _ in served)
@@ -157,7 +160,7 @@ async def _serve(connect: Callable[[], Connection], choice: random.Random, count
             data = data[len(piece) :]
             if wire.is_closed:
                 break
-        for _ in range(4):
+        for _ in range(TOGETHER + 4):
             await asyncio.sleep(0)
     if login.state is LoginState.LOGGED_IN or connection.peer.principal != ANONYMOUS:
         raise Escaped(f"seed {seed}")
