@@ -1,5 +1,5 @@
 """A flood of wrong logins: python -m tests.attacks.wrong_logins KIND HOST:PORT RATE SECONDS, which prints how many were
-refused. KIND is PLAIN, SCRAM-SHA-256 or Basic."""
+refused. KIND is PLAIN, SCRAM-SHA-256, Basic, or Basic-kept: connections are kept for further logins, as HTTP allows."""
 
 import asyncio
 import base64
@@ -13,11 +13,14 @@ from tests.broker.wire import request_frame
 
 CONNECTIONS_MAX = 600
 USERS = ("alice", "root", "nobody")
+BASIC, BASIC_KEPT = "Basic", "Basic-kept"
 _numbers = itertools.count()
+_kept: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+"""Connections that wait for another login."""
 
 
 async def flood(kind: str, address: str, rate: float, seconds: float) -> int:
-    """Begin `rate` logins a second, each with a connection of its own; return how many were refused."""
+    """Begin `rate` logins a second, each with a connection of its own or a kept one; return how many were refused."""
     host, _, port = address.rpartition(":")
     begun, end = time.monotonic(), time.monotonic() + seconds
     waiting: set[asyncio.Task[bool]] = set()
@@ -39,15 +42,19 @@ async def flood(kind: str, address: str, rate: float, seconds: float) -> int:
 
 async def _try(kind: str, host: str, port: int) -> bool:
     try:
-        reader, writer = await asyncio.open_connection(host, port)
+        reader, writer = _kept.pop() if _kept else await asyncio.open_connection(host, port)
+        is_open = False
         try:
             number = next(_numbers)
             name = USERS[number % len(USERS)]
-            for message in _http(name, number) if kind == "Basic" else _sasl(kind, name, number):
+            for message in _sasl(kind, name, number) if kind not in (BASIC, BASIC_KEPT) else _http(name, number):
                 writer.write(message)
-                await asyncio.wait_for(reader.read(4096), 10)
+                is_open = bool(await asyncio.wait_for(reader.read(4096), 10))
         finally:
-            writer.close()
+            if is_open and kind == BASIC_KEPT:
+                _kept.append((reader, writer))
+            else:
+                writer.close()
     except (OSError, TimeoutError):
         return False
     return True
