@@ -92,12 +92,14 @@ class MemoryStore:
         )  # fmt: skip
 
     def _set(self, key: bytes, value: bytes | None) -> None:
-        old = self.rows.pop(key, None)
+        old = self.rows.get(key)
         if old is not None:
             self.row_bytes -= len(key) + len(old)
         if value is not None:
             self.rows[key] = value
             self.row_bytes += len(key) + len(value)
+        elif old is not None:
+            del self.rows[key]
 
     def _set_blob(self, blob: BlobKey, content: bytes | None, pool: str) -> None:
         if blob in self.blobs:
