@@ -2,8 +2,9 @@
 
 import asyncio
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 from pqbroker.broker.kafka.apis.api import Api
@@ -15,23 +16,36 @@ from pqbroker.protocol.schema import is_flexible
 
 T = TypeVar("T")
 BY_REQUEST = {api.request: api for api in APIS}
+_HEADER = struct.Struct(">hhih")
 
 
 def request_frame(request: Any, version: int, correlation_id: int = 1, client_id: bytes = b"test") -> bytes:
     """The bytes of a request, length and header included."""
-    api = BY_REQUEST[type(request)]
-    header = struct.pack(">hhih", api.key, version, correlation_id, len(client_id)) + client_id
-    if is_flexible(api.key, version):
-        header += b"\0"
     declared: Any = type(request)
-    return b"".join(map(bytes, frame([header, *encoder(declared, version)(request)])))
+    key, end, encode = _asking(declared, version)
+    header = b"".join((_HEADER.pack(key, version, correlation_id, len(client_id)), client_id, end))
+    return b"".join(map(bytes, frame([header, *encode(request)])))
 
 
 def read_response(api: Api, version: int, body: bytes) -> tuple[int, Any]:
     """Correlation id and response of a frame without its length."""
-    declared: Any = api.response
-    start = 5 if is_flexible(api.key, version) and api.key != 18 else 4
-    return struct.unpack_from(">i", body)[0], decoder(declared, version)(memoryview(body)[start:])
+    declared: Any = api.request
+    start, decode = _answering(declared, version)
+    return int.from_bytes(body[:4]), decode(memoryview(body)[start:])
+
+
+@cache
+def _asking(declared: type, version: int) -> tuple[int, bytes, Callable[[Any], list[Any]]]:
+    """Return an API's key, what stands behind the client's id, and what encodes its requests."""
+    key = BY_REQUEST[declared].key
+    return key, b"\0" if is_flexible(key, version) else b"", encoder(declared, version)
+
+
+@cache
+def _answering(declared: type, version: int) -> tuple[int, Callable[[Any], Any]]:
+    """Return where an answer begins behind its header, and what decodes it."""
+    api = BY_REQUEST[declared]
+    return 5 if is_flexible(api.key, version) and api.key != 18 else 4, decoder(api.response, version)
 
 
 def error_codes(response: Any) -> Iterator[ErrorCode]:

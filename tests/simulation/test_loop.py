@@ -1,12 +1,14 @@
 """The loop whose time is a number."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from tests.simulation.loop import Stuck, VirtualLoop
+from tests.simulation.run import collected_once
 
 
 def _run(work: Coroutine[Any, Any, Any], thread_seconds: Callable[[], float] = float) -> tuple[Any, VirtualLoop]:
@@ -70,3 +72,40 @@ def test_a_callback_that_fails_is_a_defect() -> None:
 
     _, loop = _run(work())
     assert len(loop.defects) == 1
+
+
+def test_a_task_that_failed_and_was_forgotten_is_a_defect_once_all_is_collected() -> None:
+    defects: list[str] = []
+
+    async def fail(holder: list[object]) -> None:
+        holder.append(asyncio.current_task())
+        raise AssertionError("forgotten")
+
+    async def work() -> None:
+        asyncio.get_running_loop().create_task(fail([]))
+        await asyncio.sleep(1)
+
+    with collected_once(), asyncio.Runner(loop_factory=lambda: VirtualLoop(defects=defects)) as runner:
+        runner.run(work())
+        assert not defects
+    assert "forgotten" in "".join(defects)
+
+
+def test_a_run_is_collected_and_what_is_older_is_left_as_it_was() -> None:
+    before = gc.get_threshold()
+    with pytest.raises(ValueError, match="stop"), collected_once():
+        raise ValueError("stop")
+    assert gc.get_threshold() == before
+
+
+def test_timers_that_were_taken_back_do_not_run_whatever_their_number() -> None:
+    async def work() -> list[int]:
+        order: list[int] = []
+        loop = asyncio.get_running_loop()
+        timers = [loop.call_later(1 + number % 7, order.append, number) for number in range(1000)]
+        for timer in timers[5:]:
+            timer.cancel()
+        await asyncio.sleep(10)
+        return order
+
+    assert _run(work())[0] == [0, 1, 2, 3, 4]

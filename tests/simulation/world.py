@@ -40,12 +40,14 @@ BACK_OFF_S = 0.2
 class World:
     """One run. Everybody draws from a chance of their own, so that one who draws more changes nobody else's."""
 
-    def __init__(self, seed: int, *, forgettable: int | None = None) -> None:
-        """`forgettable`: commits that the store forgets, 0 too: there are no stories then whose ends are known."""
+    def __init__(self, seed: int, told: deque[str], *, forgettable: int | None = None) -> None:
+        """`told`: takes the last lines of the story. `forgettable`: commits that the store forgets, 0 too: there are no
+        stories then whose ends are known."""
         self.seed = seed
         has_stories = forgettable is None
-        has_room = self.chance("room for keys").random() < HAS_ROOM
-        settings = cleaning(_settings(self.chance("settings")), has_room=has_room)
+        settings = _settings(self.chance("settings"))
+        if has_stories and (has_compacted(seed) or has_kafka_transactions(seed)):
+            settings = cleaning(settings, has_room=self.chance("room for keys").random() < HAS_ROOM)
         self.node = SimulatedNode(settings, forgettable=forgettable or 0)
         self.has_cells = has_stories and self.chance("cells").random() < CELLS_SHARE
         """Whether there is a second cell, and tablets move."""
@@ -71,7 +73,7 @@ class World:
         self.parked = 0
         """Fetches that wait."""
         self.clients: asyncio.TaskGroup
-        self.last_lines: deque[str] = deque(maxlen=LINES_TOLD)
+        self._told = told
         self._story = hashlib.blake2b(digest_size=8)
 
     @property
@@ -87,9 +89,9 @@ class World:
         return _chance(self.seed, name)
 
     def note(self, line: str) -> None:
-        told = f"{asyncio.get_running_loop().time():9.4f} {line}"
-        self.last_lines.append(told)
-        self._story.update(told.encode())
+        text = f"{asyncio.get_running_loop().time():9.4f} {line}"
+        self._told.append(text)
+        self._story.update(text.encode())
 
     def book(self, topic: TopicRecord) -> TopicBook:
         """The book of a topic that is served."""

@@ -117,26 +117,48 @@ class Cluster:
             self.loop.defects.append(f"node {process.number} ended: {error!r}")
         process.end(0 if error is None else 1)
 
-    async def ask(self, number: int, request: Any, version: int, patience_s: float) -> Any:
-        """Return the answer of a node; None: there is none, and nobody knows what became of the request."""
+    async def ask(self, connections: "Connections", number: int, request: Any, version: int, patience_s: float) -> Any:
+        """Return the answer of a node to a client that has these connections; None: there is none, the connection is
+        closed, and nobody knows what became of the request."""
         process, loop = self.processes.get(number), asyncio.get_running_loop()
         if process is None or process.is_dead or process.server is None:
             await asyncio.sleep(0)
             return None
+        peer = _peer_of(connections, number, process)
         answer: asyncio.Future[bytes | None] = loop.create_future()
-        process.run(_begin, process.server, request_frame(request, version), answer)
+        process.run(_begin, process.server, peer, request_frame(request, version), answer)
+        impatience = loop.call_later(patience_s, _give_up, answer)
         try:
-            async with asyncio.timeout(patience_s):
-                data = await answer
-        except TimeoutError:
+            data = await answer
+        finally:
+            impatience.cancel()
+        if data is None:
+            del connections[number]
+            process.run(peer.leave)
             return None
-        return None if data is None else read_response(BY_REQUEST[type(request)], version, data[4:])[1]
+        return read_response(BY_REQUEST[type(request)], version, data[4:])[1]
 
 
-def _begin(server: Server, frame: bytes, answer: "asyncio.Future[bytes | None]") -> None:
+Connections = dict[int, tuple[SimulatedProcess, Peer]]
+"""A client's connections by the number of their node. One carries a request at a time."""
+
+
+def _peer_of(connections: Connections, number: int, process: SimulatedProcess) -> Peer:
+    known = connections.get(number)
+    if known is None or known[0] is not process:
+        peer = Peer(node=process.server.node, address=ADDRESS, host="client", port=1, holder="client")
+        known = connections[number] = process, peer
+    return known[1]
+
+
+def _give_up(answer: "asyncio.Future[bytes | None]") -> None:
+    if not answer.done():
+        answer.set_result(None)
+
+
+def _begin(server: Server, peer: Peer, frame: bytes, answer: "asyncio.Future[bytes | None]") -> None:
     """Serve a request as a connection does, and have its answer come to the client."""
     door = server._forwarder or server._dispatcher
-    peer = Peer(node=server.node, address=ADDRESS, host="client", port=1, holder="client")
 
     def finish() -> None:
         if exchange.is_done and not answer.done():

@@ -161,8 +161,8 @@ class Network:
 class NodesLoop(ProcessLoop):
     """A loop of processes, with streams between them for the calls that the broker makes."""
 
-    def __init__(self, thread_seconds: Callable[[], float]) -> None:
-        super().__init__(thread_seconds)
+    def __init__(self, thread_seconds: Callable[[], float], defects: list[str] | None = None) -> None:
+        super().__init__(thread_seconds, defects)
         self.network = Network(self)
         self.ends: dict[Any, StreamEnd] = {}
         """Ends of streams by the sockets that stand for them."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
-from tests.simulation.loop import VirtualLoop
+from tests.simulation.loop import VirtualHandle, VirtualLoop, VirtualTimer
 
 PARENT = 0
 """Number of the parent among the nodes."""
@@ -88,53 +88,38 @@ CURRENT: ContextVar[SimulatedProcess | None] = ContextVar("process", default=Non
 """The process that runs now; None: the parent, clients, or what simulates them."""
 
 
-class _Handle(events.Handle):
+def _run_unless_stopped(handle: Any) -> None:
+    """Run a call; that of a process that is stopped waits until it continues."""
+    process = handle._context.get(CURRENT)
+    if process is not None and process.is_stopped:
+        process.held.append(handle)
+        return
+    events.Handle._run(handle)
+
+
+class _Handle(VirtualHandle):
     __slots__ = ()
-
-    def _run(self) -> None:
-        if not _is_held(self):
-            super()._run()
+    _run = _run_unless_stopped
 
 
-class _TimerHandle(events.TimerHandle):
+class _Timer(VirtualTimer):
     __slots__ = ()
-
-    def _run(self) -> None:
-        if not _is_held(self):
-            super()._run()
-
-
-def _is_held(handle: events.Handle) -> bool:
-    """Keep a call of a process that is stopped until that goes on; return True if so."""
-    process = handle._context.get(CURRENT)  # type: ignore[attr-defined]
-    if process is None or not process.is_stopped:
-        return False
-    process.held.append(handle)
-    return True
+    _run = _run_unless_stopped
 
 
 class ProcessLoop(VirtualLoop):
     """A loop of simulated time for several processes."""
 
-    def __init__(self, thread_seconds: Callable[[], float]) -> None:
-        super().__init__(thread_seconds)
+    handle_type = _Handle
+    timer_type = _Timer
+
+    def __init__(self, thread_seconds: Callable[[], float], defects: list[str] | None = None) -> None:
+        super().__init__(thread_seconds, defects)
         self.processes: list[SimulatedProcess] = []
         self.last_pid = 0
         self.parents_signals: dict[int, Callable[[], None]] = {}
         self.is_over = False
         """True once what the dead left may end."""
-
-    def call_at(  # type: ignore[override]
-        self, when: float, callback: Any, *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        timer = super().call_at(when, callback, *args, context=context)
-        timer.__class__ = _TimerHandle
-        return timer
-
-    def _call_soon(self, callback: Any, args: Any, context: Context | None) -> asyncio.Handle:
-        handle = _Handle(callback, args, self, context)
-        self._ready.append(handle)  # type: ignore[attr-defined]
-        return handle
 
     def add_signal_handler(  # type: ignore[override]
         self, sig: int, callback: Callable[..., None], *args: Any
@@ -146,7 +131,7 @@ class ProcessLoop(VirtualLoop):
     def take_back(self, process: SimulatedProcess) -> None:
         """Run what was due while a process was stopped."""
         held, process.held = process.held, []
-        self._ready.extend(held)  # type: ignore[attr-defined]
+        self._ready.extend(held)
 
     def end_all(self) -> None:
         """Let the tasks of dead processes be cancelled: the run is over."""

@@ -12,10 +12,12 @@ from tests.simulation.nodes.mishaps import NodeMishaps
 from tests.simulation.nodes.network import NodesLoop
 from tests.simulation.nodes.story import NodesStory
 from tests.simulation.nodes.variants import WHOLE, Variant
-from tests.simulation.run import SimulationFailed, _defects_logged, _first, _known_chance
+from tests.simulation.run import SimulationFailed, _first, _known_chance, collected_once, defects_logged
 
 DRAIN_S = 240.0
 THREAD_S = 0.002
+TEXTS = {"auto.create.topics.enable": "false", "pqbroker.loop.lag.sample.ms": "1000"}
+"""Settings of the broker. Its loop is never late, so that is seldom looked at."""
 ENDS_MAX = 20
 
 
@@ -34,23 +36,28 @@ class NodesOutcome:
 
 def run_nodes(seed: int, variant: Variant = WHOLE) -> NodesOutcome:
     """Play a seed, of a broker that may be broken on purpose. SimulationFailed."""
-    chance = Random(f"{seed} nodes")
-    count, has_locks = chance.choice((2, 3)), chance.random() < 0.5
-    loop = NodesLoop(lambda: THREAD_S)
+    defects: list[str] = []
     try:
-        runs = asyncio.Runner(loop_factory=lambda: loop)
-        with variant(), _known_chance(seed), _defects_logged() as logged, runs as runner:
-            try:
-                outcome = runner.run(_whole(loop, seed, count, has_locks=has_locks))
-            finally:
-                loop.end_all()
-                runner.run(_end_rest())
-        expect(not loop.defects and not logged, f"defects: {loop.defects + logged}")
+        with variant(), _known_chance(seed), defects_logged(defects), collected_once():
+            outcome = _played(seed, defects)
+        expect(not defects, f"defects: {defects}")
     except (ExceptionGroup, AssertionError, Stuck) as error:
         cause = _first(error)
         replay = f"replay: python -m tests.simulation --nodes --seed {seed}"
         raise SimulationFailed(f"{type(cause).__name__}: {cause}\n{replay}") from cause
     return outcome
+
+
+def _played(seed: int, defects: list[str]) -> NodesOutcome:
+    chance = Random(f"{seed} nodes")
+    count, has_locks = chance.choice((2, 3)), chance.random() < 0.5
+    loop = NodesLoop(lambda: THREAD_S, defects)
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        try:
+            return runner.run(_whole(loop, seed, count, has_locks=has_locks))
+        finally:
+            loop.end_all()
+            runner.run(_end_rest())
 
 
 async def _end_rest() -> None:
@@ -65,7 +72,7 @@ async def _end_rest() -> None:
 
 
 async def _whole(loop: NodesLoop, seed: int, count: int, *, has_locks: bool) -> NodesOutcome:
-    cluster = Cluster(loop, count, {"auto.create.topics.enable": "false"}, has_locks=has_locks)
+    cluster = Cluster(loop, count, TEXTS, has_locks=has_locks)
     with replaced(cluster):
         await cluster.start()
         story = NodesStory(cluster, seed)

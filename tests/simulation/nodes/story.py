@@ -30,7 +30,7 @@ from pqbroker.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from tests.simulation.ledger import GroupBook, PartitionBook, Value, expect
-from tests.simulation.nodes.client import BACK_OFF_S, GROUP, TRANSACTION, NodesClient, Owners
+from tests.simulation.nodes.client import BACK_OFF_S, GROUP, TRANSACTION, NodesClient, Owners, ReadBatches
 from tests.simulation.nodes.cluster import Cluster
 
 TOPIC, TRANSACTED = "t", "x"
@@ -47,6 +47,7 @@ class NodesStory:
         self.cluster = cluster
         self.seed = seed
         self.owners = Owners()
+        self._decoded = ReadBatches()
         self.is_ending = False
         self.books: dict[Place, PartitionBook] = {}
         self.groups = {name: GroupBook(name) for name in ("g", "h")}
@@ -57,7 +58,7 @@ class NodesStory:
         return Random(f"{self.seed} {name}")
 
     def client(self, name: str) -> NodesClient:
-        return NodesClient(self.cluster, self.owners, self.chance(f"client {name}"))
+        return NodesClient(self.cluster, self.owners, self._decoded, self.chance(f"client {name}"))
 
     def book(self, place: Place) -> PartitionBook:
         return self.books.setdefault(place, PartitionBook(f"{place[0]}-{place[1]}"))
