@@ -62,19 +62,22 @@ class CompactedBook:
             known = self.log.setdefault(offset, record)
             expect(known == record, f"offset {offset} holds {record}, it held {known}")
         read = {record.key: offset for offset, record in found}
+        newest = {record.key: offset for offset, record in sorted(self.log.items())}
         for key, offset in last.items():
-            if offset >= start:
-                self._owes(key, offset, read.get(key), now_ms)
+            if offset < start:
+                continue
+            if key in read:
+                value = self.log[offset].value
+                expect(read[key] >= offset, f"key {key!r} is read as of {read[key]}; it was {value!r} at {offset}")
+            else:
+                self._may_be_gone(key, newest[key], now_ms)
 
-    def _owes(self, key: bytes, offset: int, read: int | None, now_ms: int) -> None:
-        """The last record of a key is read, or a later one; or no record, once it may have forgotten a tombstone."""
+    def _may_be_gone(self, key: bytes, offset: int, now_ms: int) -> None:
+        """No record of a key was read: its newest one, at this offset, is a tombstone old enough to be removed."""
         value = self.log[offset].value
-        if read is None:
-            expect(value is None, f"key {key!r} has {value!r} at offset {offset}, and it is gone")
-            young = now_ms < self.written_ms.get(offset, 0) + self.retention_ms_min
-            expect(not young, f"the tombstone at offset {offset} is gone too early")
-        else:
-            expect(read >= offset, f"key {key!r} is read as of offset {read}; it was {value!r} at {offset}")
+        expect(value is None, f"key {key!r} has {value!r} at offset {offset}, and it is gone")
+        young = now_ms < self.written_ms.get(offset, 0) + self.retention_ms_min
+        expect(not young, f"the tombstone at offset {offset} is gone too early")
 
     def configured(self, retention_ms: int) -> None:
         """Note a delete.retention.ms that may act."""
