@@ -153,9 +153,10 @@ class TabletHost:
             await hosted.tablet.stop()
 
     def let_go(self, tablet_id: TabletId) -> None:
-        """The tablet runs in another cell from now on, where it is started with what waits in it."""
-        del self._hosted[tablet_id]
-        self.changed()
+        """The tablet runs in another cell from now on, where it is started with what waits in it. None of that id: this
+        cell was lost meanwhile, and has ended its tablets."""
+        if self._hosted.pop(tablet_id, None) is not None:
+            self.changed()
 
     def _on_lost(self, _: "asyncio.Future[ShardLost]") -> None:
         """One call for all: thousands of callbacks of one future would cost their square to take back."""

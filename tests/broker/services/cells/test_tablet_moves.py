@@ -1,17 +1,19 @@
 """Moves of tablets between cells, step by step: what waits, what is refused, what is lost, and what a move leaves."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
 import pytest
 
 from pqbroker.broker.services.cells.move_history import MOVES_KEPT, MoveRecord, MoveStep
 from pqbroker.broker.services.cells.tablet_moves import TabletMoves
+from pqbroker.pq.serving.topic_owner import TopicOwner
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.blobs.blob_storage import Blocked
 from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.engine import CommitRefused, ShardLost
-from pqbroker.storage.ids import SYSTEM_CELL, TabletId
+from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.kv.commands import Write
 from pqbroker.storage.kv.tablet_copy import TabletCopy
 from tests.broker.conftest import until
@@ -111,6 +113,28 @@ async def test_a_write_that_waits_for_a_move_fails_when_the_scheme_is_lost(cells
     assert before.is_lost
     await cells.reopen()
     assert await cells.values() == [b"0"]
+
+
+async def test_a_tablet_whose_old_cell_is_lost_amid_the_decision_is_served_by_its_new_one(
+    cells: MemoryCells, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, system, is_asked, name_home = cells.host(ONE), cells.faults(SYSTEM_CELL), asyncio.Event(), TopicOwner.name_home
+
+    def asking(owner: TopicOwner, tablet_id: TabletId, cell: CellId) -> Coroutine[Any, Any, None]:
+        is_asked.set()
+        return name_home(owner, tablet_id, cell)
+
+    monkeypatch.setattr(TopicOwner, "name_home", asking)
+    system.hold()
+    moving = begun(cells)
+    await asyncio.wait_for(is_asked.wait(), TIMEOUT_S)
+    cells.engine_of(ONE).crash()
+    await until(lambda: old.tablet(first(cells)) is None)
+    system.release()
+    await moving
+    assert cells.topic.record.cells == (TWO, TWO)
+    await cells.partition().write(*batch(b"later"))
+    assert await cells.values() == [b"0", b"later"]
 
 
 async def test_a_move_that_the_scheme_refuses_leaves_the_tablet_where_it_was(cells: MemoryCells) -> None:
