@@ -16,6 +16,8 @@ _RUN_RECORDS: Final = 32
 """Records of an average run from which on this takes clearly less time than a walk."""
 _RUNS_SPARE: Final = 4
 """Runs that may be shorter."""
+_TIME_BYTES_MAX: Final = 10
+"""Bytes of the longest varint that a time is. Who looks for the end of a longer one looks through the whole batch."""
 _DELTAS_MAX: Final = 1 << 15
 _BLOCK: Final = 64
 """Offset deltas this far apart have the same first byte: its seven bits are six of the number and its sign."""
@@ -70,6 +72,8 @@ def _run(data: bytes | bytearray, at: int, index: int, count: int) -> tuple[int,
     delta = attributes + 1
     while data[delta] >= 128:  # the time
         delta += 1
+        if delta > attributes + _TIME_BYTES_MAX:
+            return 0, 0
     delta += 1
     last, columns = next(each for each in _DELTAS if index < each[0])
     key = delta + len(columns)

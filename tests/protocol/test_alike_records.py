@@ -1,6 +1,7 @@
 """A look at columns of alike records says only what a walk through the records says, and says it of the usual ones."""
 
 from collections.abc import Sequence
+from typing import Any, SupportsIndex
 
 import pytest
 from hypothesis import example, given
@@ -121,3 +122,25 @@ def test_a_batch_of_records_that_all_differ_is_left_after_a_few() -> None:
 
 def test_more_deltas_than_three_bytes_hold_are_left() -> None:
     assert not seen(encode_batch([Record(0, 0, b"k", b"")] * 40_000), 40_000)
+
+
+class Looked(bytes):
+    """Bytes that count how often somebody looks at them."""
+
+    looks = 0
+
+    def __getitem__(self, at: SupportsIndex | slice) -> Any:
+        self.looks += 1
+        return super().__getitem__(at)
+
+
+def test_a_time_that_does_not_end_is_left_soon() -> None:
+    data = Looked(b"\x80\x01\0" + b"\x80" * 100_000)
+    assert not have_keys_alike(data, 1000)
+    assert data.looks < 30
+
+
+def test_a_time_of_ten_bytes_is_a_time() -> None:
+    batch = encode_batch([Record(0, 0, b"key", b"value"), *[Record(0, 1 << 62, b"key", b"value")] * 60])
+    assert seen(batch, 61)
+    assert walked(batch)

@@ -3,8 +3,8 @@ are weighed, and batches of a topic with a `compression.type` of its own are rec
 need a key, those of a topic with a schema and `value.invalid=refuse` are rows of it, and `pq.batch.check=full` reads
 them all.
 
-A thread prepares long batches and recompresses; what comes after one for its partition waits, so that order stays. A
-compacted topic's batch of few records, or of records that are alike, is not long whatever its size, unless compressed.
+A thread prepares long batches and recompresses; what comes after one for its partition waits, so that order stays. Keys
+of records that are alike are looked at in the loop also where a batch is long.
 
 partition  event                        next
 idle       a batch that takes long      waiting: a thread prepares it
@@ -44,7 +44,8 @@ LONG_BYTES: Final = 32_768
 millisecond. Of a compressed one nobody knows that: 600 bytes may stand for 16 MiB."""
 ALIKE_BYTES_MAX: Final = 2 << 20
 ALIKE_RECORDS_MAX: Final = 10_000
-"""Limits of an uncompressed batch whose keys the loop looks at where records are alike: it takes a tenth of a ms."""
+"""Limits of an uncompressed batch whose keys the loop looks at where records are alike: it takes a tenth of a ms, and
+some milliseconds where they are made to take long."""
 
 RecordCheck = Callable[[memoryview], Weighed]
 """Looks into a batch, and weighs its rows where that is wanted; KafkaError."""
@@ -170,11 +171,11 @@ KEYS_ONLY: Final = Preparation(_check_keys, None)
 
 def _has_checked_keys(records: memoryview, header: BatchHeader) -> bool:
     """Check the keys of a batch; False: that takes long. Raises as `check_keys`."""
-    if header.attributes & CODEC_MASK or header.batch_length > ALIKE_BYTES_MAX:
-        return False
-    if header.record_count <= LONG_RECORDS:
+    if not KEYS_ONLY.is_long(header):
         check_keys(records)
         return True
+    if header.attributes & CODEC_MASK or header.batch_length > ALIKE_BYTES_MAX:
+        return False
     return header.record_count <= ALIKE_RECORDS_MAX and have_keys_alike(
         bytes(records[BATCH_HEADER_BYTES:]), header.record_count
     )
