@@ -54,6 +54,7 @@ class AsyncioTransport:
 
     async def _received(self, request: Request) -> bytes:
         """All that comes until the broker closes the connection."""
+        head = head_of(request, self._address, is_last=True)
         try:
             reader, writer = await asyncio.open_connection(
                 self._address.host, self._address.port, limit=_READ_BYTES, ssl=self._address.context
@@ -61,7 +62,7 @@ class AsyncioTransport:
         except (OSError, UnicodeError) as error:
             raise no_broker(str(self._address), error) from None
         try:
-            writer.writelines([head_of(request, self._address, is_last=True), request.body or b""])
+            writer.writelines([head, request.body or b""])
             await writer.drain()
             return await reader.read()
         except OSError as error:

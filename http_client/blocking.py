@@ -49,9 +49,9 @@ class BlockingTransport:
     def _exchange(self, request: Request) -> Answer:
         if request.delay_s:
             time.sleep(request.delay_s)
+        head, body = head_of(request, self._place, is_last=False), request.body or b""
         connected = self._connect()
         try:
-            head, body = head_of(request, self._place, is_last=False), request.body or b""
             connected.sendall(head + body[:_BESIDE_HEAD_BYTES])
             if len(body) > _BESIDE_HEAD_BYTES:
                 connected.sendall(memoryview(body)[_BESIDE_HEAD_BYTES:])

@@ -29,13 +29,16 @@ class Request:
 
 def head_of(request: Request, address: HttpAddress, *, is_last: bool) -> bytes:
     """Return the head of a request, to be sent with its body in one piece: two wake the broker twice. `is_last`: the
-    broker closes the connection behind its answer. ClientError as `HttpAddress.headers`."""
+    broker closes the connection behind its answer. ClientError INVALID_HEAD, and as `HttpAddress.headers`."""
     lines = [f"{request.method} {request.path} HTTP/1.1", f"Host: {address}"]
     if is_last:
         lines.append("Connection: close")
     lines += [f"{name}: {text}" for name, text in address.headers.items()]
     if request.body is not None:
         lines += [f"Content-Type: {request.content_type}", f"Content-Length: {len(request.body)}"]
+    if not all(map(str.isprintable, lines)):
+        cure = "Leave it out: what is read from a file often ends with a line break."
+        raise ClientError("INVALID_HEAD", "the token, or a name, has a line break or another control character", cure)
     return "\r\n".join([*lines, "", ""]).encode()
 
 

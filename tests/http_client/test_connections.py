@@ -217,6 +217,16 @@ def test_what_is_no_address_is_refused(kind: Any, address: str) -> None:
     assert refusal.value.code == "INVALID_ADDRESS"
 
 
+@pytest.mark.parametrize("token", ["token\n", "token\r\nHost: elsewhere"])
+async def test_a_token_with_a_line_break_is_sent_to_nobody(kind: Any, token: str) -> None:
+    with scripted((answer(EMPTY_LIST), False)) as server:
+        client = kind(server.address, login=token)
+        with pytest.raises(ClientError) as refusal:
+            await done(client.tables())
+        await done(client.close())
+        assert (refusal.value.code, server.connections) == ("INVALID_HEAD", 0)
+
+
 @pytest.mark.parametrize("address", ["{0}", "http://{0}", "http://{0}/"])
 async def test_an_address_has_several_forms(kind: Any, address: str) -> None:
     with scripted((answer(EMPTY_LIST), False)) as server:
