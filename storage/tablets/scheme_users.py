@@ -40,9 +40,10 @@ class StoredCredential:
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> "StoredCredential":
         """Read what `fields` returned. ValueError, LookupError, TypeError."""
-        salt, stored_key, server_key = keys = stored["salt"], stored["stored_key"], stored["server_key"]
+        salt, stored_key, server_key = (stored[name] for name in ("salt", "stored_key", "server_key"))
         iterations = stored["iterations"]
-        if {*map(type, keys)} != {bytes} or not all(keys) or not isinstance(iterations, int):
+        keys = (salt, stored_key, server_key)
+        if not all(isinstance(key, bytes) and key for key in keys) or not isinstance(iterations, int):
             raise ValueError("a verifier of a password has no bytes")
         return cls(salt, stored_key, server_key, iterations)
 

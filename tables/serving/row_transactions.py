@@ -346,7 +346,7 @@ class _Finish:
         key = prepared_key(self._rows.head.transaction)
         own: TabletCommands = (self._kv, [*planned.commands, DeleteRange(key, True, key, True)])
 
-        def told(request: "Outcome[None]") -> None:
+        def told(request: Outcome[None]) -> None:
             error = request.exception()
             if self._changes is not None:
                 self._changes.told(error)

@@ -75,13 +75,13 @@ def told(parts: Sequence[CommitPart], request: Outcome[None], beside: Sequence[B
     end: Outcome[None] = Outcome()
     left = 0
 
-    def done(_: "Outcome[None]") -> None:
+    def done(_: Outcome[None]) -> None:
         nonlocal left
         left -= 1
         if not left:
             end.settle(request.exception())
 
-    def tell(_: "Outcome[None]") -> None:
+    def tell(_: Outcome[None]) -> None:
         nonlocal left
         ends = [part.told(request.exception()) for part in parts]
         for each in beside:
