@@ -78,7 +78,7 @@ class Crowd:
         return caller
 
     async def most_in_a_turn(self, answers: int) -> int:
-        """Return how many of the many got an answer in one turn at most, until all have so many."""
+        """Wait until each client has this many answers; return the most answers that left in one turn."""
         most, before = 0, self.answers()
         async with asyncio.timeout(60):
             while before < answers * MANY:
