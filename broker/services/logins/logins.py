@@ -26,7 +26,7 @@ from pqbroker.broker.services.logins.users import credentials_of, find_user, las
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.shares import address_of
 from pqbroker.storage.tablets.scheme import Scheme
-from pqbroker.storage.tablets.scheme_users import StoredCredential, UserChanges
+from pqbroker.storage.tablets.scheme_users import StoredCredential, UserChanges, UserRecord
 
 if TYPE_CHECKING:
     from pqbroker.broker.services.logins.bearer_tokens import BearerTokens
@@ -77,7 +77,7 @@ class Logins:
         scheme = self._scheme()
         user = find_user(scheme, name)
         known = None if user is None else verifier_in(user, mechanism)
-        return known or self._unknown(scheme, mechanism, name)
+        return known or self._unknown(user or nearest_user(scheme, name), mechanism, name)
 
     async def is_password(self, name: str, password: str, holder: str) -> bool:
         """Return True if it is a user's password: that of the credential which was changed last. TooManyChecks.
@@ -86,17 +86,16 @@ class Logins:
         """
         scheme = self._scheme()
         user = find_user(scheme, name)
-        mechanism, verifier = SCRAM_SHA_256, None
-        if user is not None:
-            mechanism = last_mechanism(user) or mechanism
-            verifier = verifier_in(user, mechanism)
+        like = user or nearest_user(scheme, name)
+        mechanism = (None if like is None else last_mechanism(like)) or SCRAM_SHA_256
+        verifier = None if user is None else verifier_in(user, mechanism)
         digest = b""
         if verifier is not None:
             digest = self._digest(name, password, verifier)
             if self._verified.get(digest, 0.0) > self._loop.time():
                 return True
         key = CheckKey(address_of(holder), name if verifier is not None else "")
-        asked = verifier or self._unknown(scheme, mechanism, name)
+        asked = verifier or self._unknown(like, mechanism, name)
         is_right = await self.checks.run(key, partial(is_password, mechanism, asked, password))
         if is_right and digest:
             self._remember(digest)
@@ -124,9 +123,8 @@ class Logins:
             name: BearerTokens(self._loop, own.keys, self.checks, own.rules, self._clock) for name, own in keys.items()
         }  # fmt: skip
 
-    def _unknown(self, scheme: Scheme, mechanism: ScramMechanism, name: str) -> ScramVerifier:
-        """Return a verifier with as many iterations as that of a known user."""
-        like = nearest_user(scheme, name)
+    def _unknown(self, like: UserRecord | None, mechanism: ScramMechanism, name: str) -> ScramVerifier:
+        """Return a verifier with as many iterations as that of a known user, `like`."""
         known = None if like is None else verifier_in(like, mechanism)
         return unknown_verifier(mechanism, self._secret, name, ITERATIONS_MIN if known is None else known.iterations)
 

@@ -13,6 +13,8 @@ from pqbroker.broker.services.logins.scram import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
     SCRAM_MECHANISMS,
+    SCRAM_SHA_256,
+    SCRAM_SHA_512,
     ScramMechanism,
     ScramVerifier,
     salted_password,
@@ -69,12 +71,13 @@ CredentialChange = Deletion | Upsertion
 
 
 def credentials_of(password: str, salt: bytes, iterations: int = ITERATIONS_MIN) -> dict[str, StoredCredential]:
-    """Make a user's verifiers for every mechanism: milliseconds of computation."""
+    """Make a user's verifiers for every mechanism: milliseconds of computation. The last one is what PLAIN and Basic go
+    by: that of SHA-256, which takes less than half the time of the other."""
     found: dict[str, StoredCredential] = {}
-    for name, mechanism in SCRAM_MECHANISMS.items():
+    for mechanism in (SCRAM_SHA_512, SCRAM_SHA_256):
         salted = salted_password(mechanism, password, salt, iterations)
         made = verifier_of(mechanism, salted, salt, iterations)
-        found[name] = StoredCredential(made.salt, made.stored_key, made.server_key, made.iterations)
+        found[mechanism.name] = StoredCredential(made.salt, made.stored_key, made.server_key, made.iterations)
     return found
 
 
