@@ -1,6 +1,7 @@
 """Checks of passwords: milliseconds of computation each, so one thread runs them, and few wait for it.
 
-Each that waits has a key, an address and a user: keys take turns, and share the queue by conf/shares.py.
+Each that waits has a key, an address and a user: keys take turns, and share the queue by conf/shares.py. Behind a check
+the thread rests for as long as that computed: a flood of wrong passwords takes half a core, and no more, from others.
 """
 
 import asyncio
@@ -8,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from time import monotonic, sleep, thread_time
 from typing import Any, Final, NamedTuple, TypeVar
 
 from pqbroker.conf.shares import Shares
@@ -43,6 +45,8 @@ class PasswordChecks:
         self._shares = Shares[CheckKey]()
         self._thread: ThreadPoolExecutor | None = None
         self._is_running = False
+        self._rested_s = 0.0
+        """Time (`monotonic`) at which the thread has rested enough. Of the thread alone."""
 
     async def run(self, key: CheckKey, work: Callable[[], T]) -> T:
         """Return what `work` returns in the thread. TooManyChecks."""
@@ -71,7 +75,7 @@ class PasswordChecks:
             return
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, _THREAD)
-        self._thread.submit(waiting.work).add_done_callback(partial(self._hand_back, waiting))
+        self._thread.submit(self._compute, waiting.work).add_done_callback(partial(self._hand_back, waiting))
 
     def _next(self) -> _WaitingCheck | None:
         """Take the first that still waits, of the key whose turn it is."""
@@ -84,6 +88,17 @@ class PasswordChecks:
             if not waiting.done.done():
                 return waiting
         return None
+
+    def _compute(self, work: Callable[[], T]) -> T:
+        """Run a check, in the thread."""
+        left_s = self._rested_s - monotonic()
+        if left_s > 0:
+            sleep(left_s)
+        began_s = thread_time()
+        try:
+            return work()
+        finally:
+            self._rested_s = monotonic() + thread_time() - began_s
 
     def _hand_back(self, waiting: _WaitingCheck, ran: "Future[Any]") -> None:
         """Runs in the thread. A future of asyncio's in between would cost the loop as much as the rest of a check."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pqbroker.broker.services.logins import password_checks as checks_module
 from pqbroker.broker.services.logins.password_checks import CheckKey, PasswordChecks, TooManyChecks
 
 LOUD, QUIET = CheckKey("192.0.2.1", ""), CheckKey("192.0.2.2", "alice")
@@ -116,3 +117,35 @@ async def test_an_error_whose_caller_has_left_is_no_traceback_in_the_log() -> No
     gc.collect()
     assert logged == []
     bench.checks.close()
+
+
+class Clock:
+    """Time as the thread sees it: its own processor time, which checks take, and that of the clock on the wall."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.computed_s = 100.0
+        self.now_s = 1000.0
+        self.rests_s: list[float] = []
+        monkeypatch.setattr(checks_module, "thread_time", lambda: self.computed_s)
+        monkeypatch.setattr(checks_module, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(checks_module, "sleep", self._sleep)
+
+    def check(self) -> bool:
+        """Compute for two seconds, on a machine that has the thread wait for five more."""
+        self.computed_s += 2.0
+        self.now_s += 7.0
+        return True
+
+    def _sleep(self, seconds: float) -> None:
+        self.rests_s.append(seconds)
+        self.now_s += seconds
+
+
+async def test_the_thread_rests_for_as_long_as_a_check_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, checks = Clock(monkeypatch), PasswordChecks(asyncio.get_running_loop(), lambda: 8)
+    await asyncio.gather(*(checks.run(LOUD, clock.check) for _ in range(3)))
+    assert clock.rests_s == [2.0, 2.0]
+    clock.now_s += 2.0
+    await checks.run(QUIET, clock.check)
+    assert clock.rests_s == [2.0, 2.0], "it has rested before that one came"
+    checks.close()
