@@ -75,7 +75,7 @@ class Login:
 
     __slots__ = (
         "_admit", "_began_s", "_give_up", "_listener", "_mechanism", "_peer", "_sasl", "_timer", "_user", "expires_s",
-        "is_headless", "lifetime_ms", "state", "turns",
+        "is_admitted", "is_headless", "lifetime_ms", "state", "turns",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +93,8 @@ class Login:
         self._began_s = 0.0
         self.state = LoginState.OPENED
         self.turns = turns
+        self.is_admitted = False
+        """True once the client has logged in for the first time."""
         self.is_headless = False
         """True if tokens come without the header of SaslAuthenticate."""
         self.expires_s = 0.0
@@ -110,11 +112,6 @@ class Login:
         if self._listener in node.logins.bearers:
             return enabled
         return tuple(each for each in enabled if each != OAUTHBEARER)
-
-    @property
-    def is_admitted(self) -> bool:
-        """Return True once the client has logged in for the first time."""
-        return self._user is not None
 
     @property
     def is_under_way(self) -> bool:
@@ -221,7 +218,7 @@ class Login:
     def _begin_session(self, proved: Proved) -> None:
         peer, name = self._peer, proved.name
         node = peer.node
-        is_first, self._user = self._user is None, name
+        self._user = name
         self.state = LOGIN_STATES[self.state, LoginEvent.PROVE]
         self._sasl = None
         self.leave()
@@ -232,7 +229,8 @@ class Login:
         peer.lanes.clear()
         node.metrics.count_login(self._mechanism)
         audit_login(peer, self._place, self._mechanism)
-        if is_first:
+        if not self.is_admitted:
+            self.is_admitted = True
             self._admit()
 
     def _check_same_user(self, name: str) -> None:
