@@ -1,7 +1,7 @@
 """Checks of passwords: milliseconds of computation each, so one thread runs them, and few wait for it.
 
-Each that waits has a key, an address and a user: keys take turns, and share the queue by conf/shares.py. Behind a check
-the thread rests for as long as that computed: a flood of wrong passwords takes half a core, and no more, from others.
+Each that waits has a key, an address and a user: keys take turns, and share the queue by conf/shares.py. Behind a wrong
+one the thread rests for as long as that computed: a flood of wrong passwords takes half a core from others, not more.
 """
 
 import asyncio
@@ -90,15 +90,17 @@ class PasswordChecks:
         return None
 
     def _compute(self, work: Callable[[], T]) -> T:
-        """Run a check, in the thread."""
+        """Run a check, in the thread. One that is wrong returns what is false, or raises."""
         left_s = self._rested_s - monotonic()
         if left_s > 0:
             sleep(left_s)
-        began_s = thread_time()
+        began_s, found = thread_time(), None
         try:
-            return work()
+            found = work()
+            return found
         finally:
-            self._rested_s = monotonic() + thread_time() - began_s
+            if not found:
+                self._rested_s = monotonic() + thread_time() - began_s
 
     def _hand_back(self, waiting: _WaitingCheck, ran: "Future[Any]") -> None:
         """Runs in the thread. A future of asyncio's in between would cost the loop as much as the rest of a check."""

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -130,22 +131,32 @@ class Clock:
         monkeypatch.setattr(checks_module, "monotonic", lambda: self.now_s)
         monkeypatch.setattr(checks_module, "sleep", self._sleep)
 
-    def check(self) -> bool:
+    def right(self) -> bool:
         """Compute for two seconds, on a machine that has the thread wait for five more."""
         self.computed_s += 2.0
         self.now_s += 7.0
         return True
+
+    def wrong(self) -> bool:
+        return not self.right()
+
+    def unreadable(self) -> bool:
+        raise UnicodeError(f"no password, {self.right()}")
 
     def _sleep(self, seconds: float) -> None:
         self.rests_s.append(seconds)
         self.now_s += seconds
 
 
-async def test_the_thread_rests_for_as_long_as_a_check_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_thread_rests_for_as_long_as_a_wrong_check_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, checks = Clock(monkeypatch), PasswordChecks(asyncio.get_running_loop(), lambda: 8)
-    await asyncio.gather(*(checks.run(LOUD, clock.check) for _ in range(3)))
+    for check in (clock.wrong, clock.unreadable, clock.right):
+        with suppress(UnicodeError):
+            await checks.run(LOUD, check)
     assert clock.rests_s == [2.0, 2.0]
+    await checks.run(LOUD, clock.wrong)
+    assert clock.rests_s == [2.0, 2.0], "one that was right has taken nothing from others in vain"
     clock.now_s += 2.0
-    await checks.run(QUIET, clock.check)
+    await checks.run(QUIET, clock.right)
     assert clock.rests_s == [2.0, 2.0], "it has rested before that one came"
     checks.close()
