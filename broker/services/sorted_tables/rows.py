@@ -183,16 +183,20 @@ async def _located(table: SortedTable, keys: Sequence[Any]) -> tuple[list[bytes]
     """Return the encoded form of each key, and its tablet. TableError INVALID_ROW, TOO_MANY_ROWS."""
     check_count(keys, "keys")
     schema, pivots = table.schema, table.record.pivots
-
-    def locate() -> tuple[list[bytes], list[int]]:
-        encoded = [encode_key(schema, key, f"keys[{index}]") for index, key in enumerate(keys)]
-        return encoded, [bisect_right(pivots, key) - 1 for key in encoded]
-
     if len(keys) <= FEW_ROWS:
-        return locate()
-    encoded, indexes = await asyncio.to_thread(locate)
+        return _locate(schema, pivots, keys)
+    encoded, indexes = await asyncio.to_thread(_locate, schema, pivots, keys)
     if table.record.pivots is not pivots:  # the table was resharded meanwhile
         indexes = [table.index_of(key) for key in encoded]
+    return encoded, indexes
+
+
+def _locate(schema: SortedSchema, pivots: Sequence[bytes], keys: Sequence[Any]) -> tuple[list[bytes], list[int]]:
+    encoded, indexes = [], []
+    for number, key in enumerate(keys):
+        one = encode_key(schema, key, f"keys[{number}]")
+        encoded.append(one)
+        indexes.append(bisect_right(pivots, one) - 1)
     return encoded, indexes
 
 
