@@ -78,6 +78,15 @@ class PeerCalls:
         if "begin" in asked:
             begun = await self._outcome(self._queries.begin(asked))
             return _refused(begun) if isinstance(begun, Problem) else {"begun": begun}, b""
+        if "hold" in asked:
+            held = await self._outcome(self._queries.hold(asked))
+            return _refused(held) if isinstance(held, Problem) else {}, b""
+        if "locate" in asked:
+            located = await self._outcome(self._queries.inputs(asked))
+            if isinstance(located, Problem):
+                return _refused(located), b""
+            assert not isinstance(located, StreamCut), "no stream is read"
+            return {"inputs": located.documents, "chunks": located.chunks}, b"".join(located.payload)
         shown = await self._outcome(self._queries.stretches(asked))
         if isinstance(shown, Problem):
             return _refused(shown), b""

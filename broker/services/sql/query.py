@@ -19,6 +19,7 @@ from pqbroker.broker.services.sql.topic_reads import (
     TopicParts,
     WantedStretches,
 )
+from pqbroker.broker.services.sql.wanted_inputs import TabletReads
 from pqbroker.broker.services.sql.workers import Workers
 from pqbroker.broker.services.topics.named_registries import decoding_of
 from pqbroker.broker.services.topics.topic_schemas import schema_of
@@ -35,6 +36,7 @@ from pqbroker.tables.work.refusal import QueryRefused
 
 if TYPE_CHECKING:
     from pqbroker.broker.services.sql.sorted_reads import SortedReads
+    from pqbroker.tables.serving.open_reads import OpenReads
     from pqbroker.tables.serving.table import SortedTable
 
 QueryParams = list[Any] | dict[str, Any] | None
@@ -59,6 +61,10 @@ class Question:
     """Files that came with it, by name."""
 
 
+class OtherReads(NodeReads, TabletReads, Protocol):
+    """Reads of one query at another node, of topics and of sorted tablets."""
+
+
 class ReadTargets(Protocol):
     """The topics and sorted tables that a caller may read."""
 
@@ -77,11 +83,20 @@ class ReadTargets(Protocol):
     def node_of(self, name: str, partition: int) -> int | None:
         """Return the number of the other node that runs a partition of a topic now; None: none does. KafkaError."""
 
-    def reads_at(self, node: int | None, isolation: Isolation) -> NodeReads:
-        """Return the reads of one query at a node."""
+    def reads_here(self, isolation: Isolation) -> NodeReads:
+        """Return the reads of topics of one query at this node."""
+
+    def reads_at(self, node: int, isolation: Isolation) -> OtherReads:
+        """Return the reads of one query at another node."""
 
     def sorted_table(self, name: str) -> "SortedTable":
         """KafkaError, TableError."""
+
+    def nodes_of(self, table: "SortedTable", indexes: Sequence[int]) -> Sequence[int | None]:
+        """Return the number of the other node that runs each of some tablets of a sorted table now; None: none does."""
+
+    def open_reads(self) -> "OpenReads":
+        """Return the timestamps that queries read sorted tables at, of the node's cells as they are open now."""
 
     def file(self, name: str) -> Mapping[str, Any] | None:
         """Return the local file that the name means, as a worker opens it; None: it means none. KafkaError where the
@@ -108,8 +123,10 @@ class Query:
         """Reads of sorted tables, once one is named."""
         self._topics: dict[str, Topic] = {}
         """Topics that were found, by name."""
-        self._reads: dict[int | None, NodeReads] = {}
-        """Reads of topics by the number of another node; None: at this one."""
+        self._here = targets.reads_here(question.isolation)
+        """Reads of topics at this node."""
+        self._away: dict[int, OtherReads] = {}
+        """Reads at other nodes by their numbers."""
         self._result_bytes = 0
         most_ms = settings.sql_time_ms_max
         self._time_ms = min(question.timeout_ms or most_ms, most_ms)
@@ -139,7 +156,8 @@ class Query:
         finally:
             if self._sorted is not None:
                 self._sorted.close()
-            for reads in self._reads.values():
+            self._here.close()
+            for reads in self._away.values():
                 reads.close()
 
     def piece(self) -> Awaitable[bytes | None]:
@@ -199,14 +217,13 @@ class Query:
         if self._question.timestamp is not None and not of_tables:
             text = "timestamp or transaction is given, and the query names no sorted table"
             raise QueryRefused("INVALID_QUERY", text, "Leave it out; topics have \"$timestamp\" as a column.")
-        away = await self._begin_away(of_topics)
         if len(names) == 1 or not of_topics:
-            return await self._snapshot_of_now(of_tables, of_topics, away)
+            return await self._snapshot_of_now(of_tables, of_topics)
         for name in of_topics:
             self._targets.topic(name)  # what is refused does not wait first
         try:
             async with self._targets.moment(names):
-                return await self._snapshot_of_now(of_tables, of_topics, away)
+                return await self._snapshot_of_now(of_tables, of_topics)
         except TableError as refusal:
             raise QueryRefused(refusal.code, refusal.message, refusal.cure) from None
 
@@ -243,14 +260,13 @@ class Query:
         """Begin the reads of partitions that other nodes run; return what these said."""
         away = list[Snapshots]()
         for node, parts in self._targets.parts_away(of_topics).items():
-            away.append(await self._reads_at(node).begin(parts))
+            away.append(await self.reads_at(node).begin(parts))
         return away
 
-    async def _snapshot_of_now(
-        self, of_tables: Sequence[str], of_topics: Sequence[str], away: Sequence[Snapshots]
-    ) -> dict[str, Any]:
+    async def _snapshot_of_now(self, of_tables: Sequence[str], of_topics: Sequence[str]) -> dict[str, Any]:
+        away = await self._begin_away(of_topics)
         here = self._targets.parts_here(of_topics)
-        seen = [await self._reads_at(None).begin(here), *away]
+        seen = [await self._here.begin(here), *away]
         found: dict[str, Any] = {}
         for name, (topic, _) in here.items():
             self._topics[name] = topic
@@ -262,16 +278,23 @@ class Query:
             found[name] = {**await self._sorted_reads().snapshot(name)}
         return found
 
-    def _reads_at(self, node: int | None) -> NodeReads:
-        if node not in self._reads:
-            self._reads[node] = self._targets.reads_at(node, self._question.isolation)
-        return self._reads[node]
+    def nodes_of(self, table: "SortedTable", indexes: Sequence[int]) -> Sequence[int | None]:
+        """Return the node of each of some tablets, as `TabletNodes` does."""
+        return self._targets.nodes_of(table, indexes)
+
+    def reads_at(self, node: int) -> OtherReads:
+        """Return the query's reads at another node."""
+        if node not in self._away:
+            self._away[node] = self._targets.reads_at(node, self._question.isolation)
+        return self._away[node]
 
     def _sorted_reads(self) -> "SortedReads":
         if self._sorted is None:
             from pqbroker.broker.services.sql.sorted_reads import SortedReads
+            from pqbroker.broker.services.sql.tablet_reads import TabletsHere
 
-            self._sorted = SortedReads(self._targets.sorted_table, self._question.timestamp)
+            here = TabletsHere(self._targets.sorted_table, self._targets.open_reads)
+            self._sorted = SortedReads(self._targets.sorted_table, here, self, self._question.timestamp)
         return self._sorted
 
     def _learn_times(self, topic: str, partition: int, start: int, end: int, least: int) -> None:
@@ -291,7 +314,8 @@ class Query:
             name, topic_id.hex(), index, offset, end_offset, timestamp_min, is_verified, wanted["facts"],
             wanted["commits"], wanted["bytes_max"],
         )  # fmt: skip
-        document, payload = await self._reads_at(self._targets.node_of(name, index)).stretches(asked)
+        node = self._targets.node_of(name, index)
+        document, payload = await (self._here if node is None else self.reads_at(node)).stretches(asked)
         await worker.send("stretches", document, payload)
 
     def _count(self, size: int) -> None:

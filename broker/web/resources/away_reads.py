@@ -1,10 +1,11 @@
-"""Reads of a query at another node: topics end there where they do when it begins, and are shown from there on.
+"""Reads of a query at another node: topics end there where they do when it begins, and are shown from there on; sorted
+tablets are read at its timestamp.
 
 Documents and what is in memory there come over the peer link; the worker reads the files of that node itself.
 """
 
 from itertools import count
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pqbroker.broker.services.sql.topic_reads import (
     AskedPartitions,
@@ -14,11 +15,15 @@ from pqbroker.broker.services.sql.topic_reads import (
     TopicParts,
     WantedStretches,
 )
+from pqbroker.broker.services.sql.wanted_inputs import WantedInputs
 from pqbroker.broker.web.routing.forwarded_calls import ask_node, unknown_answer
 from pqbroker.broker.web.routing.problems import Problem
 from pqbroker.broker.web.routing.routes import Call
 from pqbroker.pq.reading.query import Isolation
 from pqbroker.tables.work.refusal import QueryRefused
+
+if TYPE_CHECKING:
+    from pqbroker.tables.serving.stored_inputs import LocatedInputs
 
 _NUMBERS: Final = count(1)
 """Numbers of the reads of this process: the other node keeps what they hold by them."""
@@ -48,6 +53,18 @@ class AwayReads:
         if not isinstance(head.get("stretches"), list):
             raise _refused(unknown_answer(self._node))
         return {"stretches": head["stretches"]}, [payload]
+
+    async def hold(self, timestamp: int) -> None:
+        await self._ask({"hold": timestamp})
+
+    async def inputs(self, wanted: WantedInputs) -> "LocatedInputs":
+        from pqbroker.tables.serving.stored_inputs import LocatedInputs
+
+        head, payload = await self._ask({"locate": [*wanted]})
+        documents, chunks = head.get("inputs"), head.get("chunks")
+        if not isinstance(documents, list) or not isinstance(chunks, int):
+            raise _refused(unknown_answer(self._node))
+        return LocatedInputs(documents, [payload], chunks)
 
     def close(self) -> None:
         others = self._call.node.others()

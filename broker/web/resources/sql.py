@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pqbroker.broker.ground.access import AclOperation, check_access
 from pqbroker.broker.services.sql.files import place_of
 from pqbroker.broker.services.sql.listing import Listing
-from pqbroker.broker.services.sql.query import Query, Question, check_files, check_params
+from pqbroker.broker.services.sql.query import OtherReads, Query, Question, check_files, check_params
 from pqbroker.broker.services.sql.topic_reads import NodeReads, TopicParts, TopicReads
 from pqbroker.broker.services.topics.finding import every_topic, find_topic, topic_resource
 from pqbroker.broker.services.topics.partitions import unknown_topic
@@ -27,6 +27,7 @@ from pqbroker.pq.reading.query import Isolation
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.tablets.scheme_objects import SORTED_TABLE
+from pqbroker.tables.serving.open_reads import OpenReads
 from pqbroker.tables.work.refusal import QueryRefused
 
 if TYPE_CHECKING:
@@ -147,8 +148,18 @@ class CallersTargets:
         leaders = self._call.node.leaders
         return None if len(leaders.nodes) == 1 else leaders.only_node(self.topic(name), (partition,))
 
-    def reads_at(self, node: int | None, isolation: Isolation) -> NodeReads:
-        return TopicReads(self.served_topic, isolation) if node is None else AwayReads(self._call, node, isolation)
+    def reads_here(self, isolation: Isolation) -> NodeReads:
+        return TopicReads(self.served_topic, isolation)
+
+    def reads_at(self, node: int, isolation: Isolation) -> OtherReads:
+        return AwayReads(self._call, node, isolation)
+
+    def nodes_of(self, table: "SortedTable", indexes: Sequence[int]) -> Sequence[int | None]:
+        leaders, record = self._call.node.leaders, table.record
+        return [leaders.other_node(record.cell_of(index)) for index in indexes]
+
+    def open_reads(self) -> OpenReads:
+        return self._call.node.cell.current.sorted_tables.share.reads
 
     def served_topic(self, name: str, partitions: Sequence[int]) -> Topic:
         """Return a topic of which this node runs some partitions. KafkaError, Problem as `Call.check_served`."""

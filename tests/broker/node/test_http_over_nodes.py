@@ -230,15 +230,6 @@ def test_commands_and_the_client_read_topics_of_both_nodes_whole(nodes: SeveralN
         assert [*ranges.ranges] == [(0, 12 // PARTITIONS)] * PARTITIONS
 
 
-def test_a_sorted_table_of_both_nodes_is_never_answered_in_part(nodes: SeveralNodes) -> None:
-    wait_until(lambda: is_served_by_both(nodes), "both nodes have open cells", PATIENCE_S)
-    schema = [{"name": "k", "type": "int64", "sort_order": "ascending"}, {"name": "v", "type": "int64"}]
-    body = {"path": "//sorted", "schema": schema, "pivot_keys": [[], [10], [20], [30]]}
-    assert call(nodes, "tables", body)[0] == 201
-    status, refused = call(nodes, "sql", {"query": "SELECT count(*) FROM sorted"})
-    assert (status, refused["error"]["code"]) == (409, "TABLET_NOT_OPEN"), refused
-
-
 def test_sql_reads_cells_where_they_have_moved(nodes: SeveralNodes) -> None:
     spread(nodes, "carried")
     values = write_everywhere(nodes, "carried", 20)

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.services.sql.query import Query, Question
+from pqbroker.broker.services.sql.query import OtherReads, Query, Question
 from pqbroker.broker.services.sql.sorted_reads import SortedReads
+from pqbroker.broker.services.sql.tablet_reads import TabletsHere
 from pqbroker.broker.services.sql.topic_reads import TopicParts, TopicReads
 from pqbroker.pq.reading.query import Isolation
 from pqbroker.pq.serving.topic import Topic
@@ -56,9 +57,17 @@ class _ReadTargets:
     def node_of(self, name: str, partition: int) -> int | None:
         raise AssertionError(name)
 
-    def reads_at(self, node: int | None, isolation: Isolation) -> TopicReads:
-        assert node is None
+    def reads_here(self, isolation: Isolation) -> TopicReads:
         return TopicReads(lambda name, _: self.topic(name), isolation)
+
+    def reads_at(self, node: int, isolation: Isolation) -> OtherReads:
+        raise AssertionError(node)
+
+    def nodes_of(self, table: SortedTable, indexes: Sequence[int]) -> list[None]:
+        return [None for _ in indexes]
+
+    def open_reads(self) -> OpenReads:
+        return table(self._web).tablets[0].share.reads
 
     def sorted_table(self, name: str) -> SortedTable:
         return table(self._web)
@@ -71,6 +80,12 @@ class _ReadTargets:
 
     def moment(self, names: Sequence[str]) -> AbstractAsyncContextManager[None]:
         raise AssertionError(names)
+
+
+def sorted_reads(web: Web, timestamp: int | None) -> SortedReads:
+    targets = _ReadTargets(web)
+    here = TabletsHere(targets.sorted_table, targets.open_reads)
+    return SortedReads(targets.sorted_table, here, query(web, "SELECT 1"), timestamp)
 
 
 def query(web: Web, text: str, timestamp: int | None = None) -> Query:
@@ -95,7 +110,7 @@ async def test_clean_up_keeps_what_an_open_query_sees_until_it_ends(web: Web) ->
     await create(web, attributes={"min_data_ttl": 0, "max_data_ttl": 0})
     tablet = tablet_of(web)
     at = await insert(web, *(row("a", number, count=1) for number in range(50)))
-    reads = SortedReads(lambda _: table(web), at)
+    reads = sorted_reads(web, at)
     await reads.snapshot(TABLE)
     web.node.clock.now_ms += 1000
     await insert(web, *(row("a", number, count=2) for number in range(50)))
@@ -218,7 +233,7 @@ async def test_tables_in_other_cells_and_after_a_loss_are_read(web: Web) -> None
     _, cell = await web.ask("POST", "/v1/cells", {"bundle": "default"})
     body = {"first_tablet_index": 0, "last_tablet_index": 0, "cell_id": str(cell["id"])}
     assert (await web.ask("POST", f"{PATH}/mount", body))[0] == 200
-    reads = SortedReads(lambda _: table(web), None)
+    reads = sorted_reads(web, None)
     await reads.snapshot(TABLE)
     await insert(web, row("a", 1, count=5))
     await insert(web, row("z", 1, count=5))
