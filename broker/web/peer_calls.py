@@ -12,6 +12,7 @@ from pqbroker.broker.ground.looks import Looks
 from pqbroker.broker.ground.refusals import REFUSED, translate
 from pqbroker.broker.web.peer_queries import PeerQueries
 from pqbroker.broker.web.routing.forwarded_calls import IN_LOOP_BYTES, ForwardedCall
+from pqbroker.broker.web.routing.loading import LoadedLater
 from pqbroker.broker.web.routing.node import WebNode
 from pqbroker.broker.web.routing.problems import Problem, of_error
 from pqbroker.broker.web.routing.routes import Accepted, Call, Route, Stream, StreamCut
@@ -20,6 +21,14 @@ from pqbroker.broker.web.served import ROUTES
 
 T = TypeVar("T")
 
+
+def _load_feeds() -> Any:
+    from pqbroker.broker.services.materializing import fed_answers
+
+    return fed_answers
+
+
+_feeds: LoadedLater[Any] = LoadedLater(_load_feeds)
 PIECE_WAIT_S: Final = 5.0
 """Seconds that the next piece of a stream is waited for, before the first node has to ask again."""
 
@@ -41,6 +50,8 @@ class PeerCalls:
             return await self._piece(asked["piece"])
         if isinstance(asked, dict) and "query" in asked:
             return await self._read(asked)
+        if isinstance(asked, dict) and "feed" in asked:
+            return await self._feed(asked, body)
         sent = ForwardedCall.decode(asked)
         route = self._routes.get((sent.method, sent.route))
         if route is None:
@@ -93,6 +104,12 @@ class PeerCalls:
         assert not isinstance(shown, StreamCut), "no stream is read"
         head, payload = shown
         return head, b"".join(payload)
+
+    async def _feed(self, asked: dict[str, Any], body: bytes) -> tuple[Any, bytes]:
+        """Answer what a materialization of the first node asks. ValueError."""
+        answers = await _feeds.get()
+        answered: tuple[Any, bytes] = await answers.answer_fed(self._node, asked, body)
+        return answered
 
     async def _call(self, route: Route, sent: ForwardedCall, body: bytes) -> Call:
         """ValueError for a body that the route does not take."""

@@ -7,7 +7,7 @@ A run is one reading of the topic from some offset on. A commit of rows moves a 
 run stood: rows that were read before another run began, or twice, are refused.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -73,6 +73,18 @@ class FeedProgress:
         if letters is not None:
             progress.letters = msgspec.json.decode(letters, type=RunLetters)
         return progress
+
+    @classmethod
+    def of_run(cls, run: bytes, offsets: Mapping[int, int], letters: RunLetters) -> "FeedProgress":
+        """Return the progress of a run as another node tells it, by partition."""
+        progress = cls()
+        progress._offsets = {partition: (run, offset) for partition, offset in offsets.items()}
+        progress.letters = letters
+        return progress
+
+    def offsets_of(self, run: bytes) -> list[tuple[int, int]]:
+        """Return the partitions that a run has read of, each with the offset that it reads next."""
+        return [(partition, offset) for partition, (known, offset) in self._offsets.items() if known == run]
 
     def offset_of(self, run: bytes, partition: int) -> int | None:
         """Return the offset that a run reads next; None: it has read nothing of the partition."""

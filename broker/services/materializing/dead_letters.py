@@ -6,7 +6,7 @@ They are durable there before the progress passes them: a crash between the two 
 import asyncio
 from collections.abc import Sequence
 
-from pqbroker.broker.services.tables.callers import TablesOpening
+from pqbroker.broker.services.tables.callers import TablesNode, TablesOpening
 from pqbroker.broker.services.topics.partitions import check_batch
 from pqbroker.broker.services.topics.record_checks import preparation_of
 from pqbroker.pq.serving.topic import Topic
@@ -15,16 +15,18 @@ from pqbroker.storage.tablets.scheme_materializations import MaterializationReco
 from pqbroker.tables.refusals import TableError
 
 
-def letter_bytes_max(opened: TablesOpening, record: MaterializationRecord) -> int | None:
+def letter_bytes_max(node: TablesNode, opened: TablesOpening, record: MaterializationRecord) -> int | None:
     """Return the bytes of a batch of dead letters at most; None: no topic takes them. TableError NO_LETTER_TOPIC."""
-    return _topic(opened, record).config.max_message_bytes if record.letter_topic else None
+    return _topic(node, opened, record).config.max_message_bytes if record.letter_topic else None
 
 
-async def send_letters(opened: TablesOpening, record: MaterializationRecord, batches: Sequence[memoryview]) -> None:
+async def send_letters(
+    node: TablesNode, opened: TablesOpening, record: MaterializationRecord, batches: Sequence[memoryview]
+) -> None:
     """Write batches of dead letters. TableError NO_LETTER_TOPIC, KafkaError as of a produce; CommitRefused, ShardLost.
     """
     for batch in batches:
-        topic = _topic(opened, record)
+        topic = _topic(node, opened, record)
         header, weights = check_batch(topic, batch), None
         preparation = preparation_of(topic)
         if preparation is not None:
@@ -32,9 +34,13 @@ async def send_letters(opened: TablesOpening, record: MaterializationRecord, bat
         await topic.partitions[0].write(batch, header, weights)
 
 
-def _topic(opened: TablesOpening, record: MaterializationRecord) -> Topic:
+def _topic(node: TablesNode, opened: TablesOpening, record: MaterializationRecord) -> Topic:
     topic = opened.topics.get(record.letter_topic)
     if topic is None:
         text = f"there is no topic {record.letter_topic!r}, which takes the dead letters"
         raise TableError("NO_LETTER_TOPIC", text, "Create it, or drop the materialization and make it without.")
+    cell = node.leaders.foreign_cell(topic, (0,))
+    if cell is not None:
+        text = f"partition 0 of {record.letter_topic!r}, which takes the dead letters, is run by another node"
+        raise TableError("OTHER_NODE", text, f"Move its cell: `pqbroker cell move {cell} --node 1`.")
     return topic

@@ -10,7 +10,7 @@ partition's progress in one request, so that a crash neither loses nor repeats a
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, Final, NamedTuple
 
@@ -25,13 +25,12 @@ from pqbroker.broker.ground.access import (
 )
 from pqbroker.broker.ground.refusals import translate
 from pqbroker.broker.services.materializing.dead_letters import letter_bytes_max, send_letters
-from pqbroker.broker.services.materializing.fed_table import RESUME, FedTable, find_fed
-from pqbroker.broker.services.materializing.feeding import FeedShare
+from pqbroker.broker.services.materializing.fed_elsewhere import FedElsewhere, look_elsewhere
+from pqbroker.broker.services.materializing.fed_partitions import FedSlice, read_slice, span_of
+from pqbroker.broker.services.materializing.fed_table import RESUME, FedTable, check_writable, find_fed, home_elsewhere
+from pqbroker.broker.services.materializing.fed_writes import write_fed
+from pqbroker.broker.services.materializing.feeding import NOTHING_ELSEWHERE, FeedShare
 from pqbroker.broker.services.tables.callers import TablesNode
-from pqbroker.broker.services.tables.inserting import check_participants
-from pqbroker.pq.log.batch_run import Batches
-from pqbroker.pq.log.producer_transactions import aborted_between
-from pqbroker.pq.reading.query import READ_COMMITTED, ReadQuery, visible_end
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.engine import Buffer, CommitRefused, ShardLost
@@ -39,16 +38,11 @@ from pqbroker.storage.kv.commands import KeyValueError
 from pqbroker.storage.tablets.scheme_materializations import MaterializationRecord
 from pqbroker.storage.unreadable import StoredUnreadable
 from pqbroker.tables.refusals import TableError
-from pqbroker.tables.serving.feed_progress import LETTERS_MAX, DeadLetter, FeedMove
-from pqbroker.tables.serving.table import SortedTable
-from pqbroker.tables.serving.writes import MovedApart, write
+from pqbroker.tables.serving.feed_progress import LETTERS_MAX, DeadLetter, FeedMove, FeedProgress
 from pqbroker.tables.sorted.fed_rows import read_fed_rows
-from pqbroker.tables.sorted.log_entries import NewRow
 from pqbroker.tables.work.messages import Message
 from pqbroker.tables.work.process import MEMORY_EXIT, WorkerGone, WorkerProcess
 
-SLICE_BYTES: Final = 1 << 20
-"""Stored bytes of records that a worker is given at once, about."""
 QUIET_S: Final = 1.0
 """Time after which a feed looks again that nothing moves, or that is stopped."""
 FEED_BACK_OFF_FIRST_S: Final = 0.1
@@ -57,7 +51,7 @@ PARTITIONS_AT_ONCE: Final = 500
 """Partitions that are looked at before the loop's other work has its turn."""
 PASSING: Final = frozenset((
     "COMMIT_REFUSED", "COMMIT_TOO_SLOW", "FEED_FAILED", "FEED_MOVED", "KAFKA_STORAGE_ERROR", "LEADER_NOT_AVAILABLE",
-    "NOT_LEADER_OR_FOLLOWER", "OFFSET_OUT_OF_RANGE", "OUT_OF_TABLET_MEMORY", "READ_FAN_IN_EXCEEDED",
+    "NODE_SILENT", "NOT_LEADER_OR_FOLLOWER", "OFFSET_OUT_OF_RANGE", "OUT_OF_TABLET_MEMORY", "READ_FAN_IN_EXCEEDED",
     "ROW_LOCK_CONFLICT", "SHARD_LOST", "STORE_OVERFLOWN", "TABLET_BUSY", "TABLET_STARTING", "TABLE_CHANGED",
     "TOO_MANY_DYNAMIC_STORES", "TOO_MANY_EDEN_STORES", "TOO_MANY_OVERLAPPING_STORES", "TOO_MANY_STORES",
     "TRANSACTIONS_PAUSED", "WORKER_LOST",
@@ -91,6 +85,8 @@ class Feed:
         self._share = share
         self._moved = asyncio.Event()
         self._watched: Sequence[PartitionServer] = ()
+        self._elsewhere = NOTHING_ELSEWHERE
+        """Parts of the topic and the table at other nodes, as of this pass."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -120,7 +116,7 @@ class Feed:
     async def _try(self) -> FeedRefusal | None:
         """Feed all that there is, or wait until there is something; return what refused it."""
         try:
-            fed = find_fed(self.opened, self.record)
+            fed = find_fed(self._node, self.opened, self.record)
             self._check_rights(fed)
             self._watch(fed.topic.partitions)
             self._moved.clear()
@@ -187,32 +183,48 @@ class Feed:
         self._watched = ()
 
     async def _pass(self, fed: FedTable) -> bool:
-        """Feed a slice of each partition that has any. Return True if one had."""
+        """Feed a slice of each partition that has any, those of this node first. Return True if one had."""
+        topic, leaders = fed.topic, self._node.leaders
+        by_node = leaders.by_number(topic)
+        here = by_node.pop(leaders.number, [])
+        self._elsewhere = await look_elsewhere(self._node, fed.topic, fed.table, self.record)
+        self._share.elsewhere[self.record.table_id] = self._elsewhere
         has_fed = False
-        for number, partition in enumerate(fed.topic.partitions):
+        for number, index in enumerate(here):
             if number % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:
                 await asyncio.sleep(0)
-            start = fed.next_offset(partition)
-            if start < visible_end(partition.state, READ_COMMITTED):
-                await self._feed(find_fed(self.opened, self.record), partition, start)
+            partition = topic.partitions[index]
+            span = span_of(partition)
+            start = fed.next_offset(self._progress(fed), span)
+            if start < span.end_offset:
+                await self._feed(index, start, await read_slice(partition, start))
+                has_fed = True
+        node_of = {index: node for node, indexes in by_node.items() for index in indexes}
+        for span in self._elsewhere.spans:
+            start = fed.next_offset(self._progress(fed), span)
+            if start < span.end_offset and span.partition in node_of:
+                there = FedElsewhere(self._node, node_of[span.partition])
+                await self._feed(span.partition, start, await there.slice(topic, span.partition, start))
                 has_fed = True
         return has_fed
 
-    async def _feed(self, fed: FedTable, partition: PartitionServer, start: int) -> None:
-        end, spans = visible_end(partition.state, READ_COMMITTED), partition.state.transactions.aborted
-        read = partition.read(ReadQuery(start, end, SLICE_BYTES))
-        found = read if isinstance(read, Batches) else await read
-        end = min(found.next_offset, end) if found.size else end
+    def _progress(self, fed: FedTable) -> FeedProgress:
+        """Return the progress as it is known here, the commits of this feed included."""
+        return fed.table.tablets[0].progress if self._elsewhere.progress is None else self._elsewhere.progress
+
+    async def _feed(self, partition: int, start: int, found: FedSlice) -> None:
+        """Feed records of a partition from an offset on. Raises as `_commit`."""
+        fed = find_fed(self._node, self.opened, self.record)
         document = {
-            **fed.document(), "partition": partition.index, "start": start, "end": end,
-            "aborted": aborted_between(spans, start, end), "letters_max": LETTERS_MAX,
-            "letter_batch_bytes_max": letter_bytes_max(self.opened, self.record),
+            **fed.document(), "partition": partition, "start": start, "end": found.end,
+            "aborted": found.aborted, "letters_max": LETTERS_MAX,
+            "letter_batch_bytes_max": letter_bytes_max(self._node, self.opened, self.record),
             "memory_bytes_max": self._node.settings.sql_memory_bytes_max,
         }  # fmt: skip
-        async with self._share.slots, aclosing(self._answers(document, found.in_memory())) as answers:
+        async with self._share.slots, aclosing(self._answers(document, found.records)) as answers:
             async for answer in answers:
                 await self._share.rate.take(answer.document["records"])
-                await self._commit(fed, partition.index, start, answer)
+                await self._commit(fed, partition, start, answer)
                 start = answer.document["next_offset"]
 
     async def _answers(self, document: Any, payload: Sequence[Buffer]) -> AsyncGenerator[Message, None]:
@@ -252,34 +264,24 @@ class Feed:
     async def _commit(self, fed: FedTable, partition: int, start: int, answer: Message) -> None:
         """Write the rows of an answer and the progress. TableError, CommitRefused, ShardLost, KafkaError."""
         said = answer.document
-        tablets = fed.table.tablets
+        table, home = fed.table, home_elsewhere(self._node, fed.table)
         by_tablet, batches = read_fed_rows(memoryview(answer.payload), said["tablets"], said["batches"])
-        for index in {0, *by_tablet}:
-            tablets[index].check_writable()
-        await send_letters(self.opened, self.record, batches)
+        check_writable(self._node, table, {0, *by_tablet})
+        await send_letters(self._node, self.opened, self.record, batches)
         letters = None
         if said["letter_count"]:
             last = [DeadLetter(partition, offset, reason) for offset, reason in said["letters"]]
-            letters = tablets[0].progress.letters_of(self.record.run).followed_by(said["letter_count"], last)
+            letters = self._progress(fed).letters_of(self.record.run).followed_by(said["letter_count"], last)
         move = FeedMove(self.record.run, partition, start, said["next_offset"], letters)
-        await self._write(fed.table, {0: (), **by_tablet}, move)
+        if home is None:
+            await write_fed(self.opened.commits, self._node.settings, table, by_tablet, move)
+        else:
+            await FedElsewhere(self._node, home).write(table, by_tablet, move)
+            self._progress(fed).apply(move)
         counters = self._share.counters
         counters.records += said["records"]
         counters.rows += sum(count for _, count in said["tablets"])
         counters.dead_letters += said["letter_count"]
-
-
-    async def _write(self, table: SortedTable, by_tablet: Mapping[int, Sequence[NewRow]], move: FeedMove) -> None:
-        """Write rows and progress as one commit. Raises as `_commit`."""
-        parts = sorted(by_tablet.items())
-        if len({table.record.cell_of(index) for index, _ in parts}) == 1:
-            with suppress(MovedApart):
-                await write([(table.tablets[index].writes, rows) for index, rows in parts], move)
-                return
-        check_participants(self._node.settings, len(parts))
-        (_, first), *others = parts
-        apart = [table.part(0, first, None, move), *(table.part(index, rows, None) for index, rows in others)]
-        await self.opened.commits.write(apart, is_first_home=True)
 
 
 def _lost(status: int, memory_bytes_max: int) -> TableError:

@@ -6,8 +6,9 @@ changed or of an opening that is over. Without any nothing is loaded.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pqbroker.broker.services.tables.callers import TablesNode
 from pqbroker.conf.broker import BrokerSettings
@@ -16,10 +17,23 @@ from pqbroker.storage.tablets.scheme_objects import MATERIALIZATIONS
 from pqbroker.tables.serving.share import WriteRate
 
 if TYPE_CHECKING:
+    from pqbroker.broker.services.materializing.fed_partitions import FedSpan
     from pqbroker.broker.services.materializing.feed import Feed
+    from pqbroker.tables.serving.feed_progress import FeedProgress
 
 FEEDS_LOOK_S: Final = 1.0
 _log = logging.getLogger(__name__)
+
+
+class PartsElsewhere(NamedTuple):
+    """Parts of a materialization that other nodes run, as they have told last. `spans`: of partitions; `progress`: that
+    of the first tablet, None: this node runs it."""
+
+    spans: "Sequence[FedSpan]" = ()
+    progress: "FeedProgress | None" = None
+
+
+NOTHING_ELSEWHERE: Final = PartsElsewhere()
 
 
 class FeedCounters:
@@ -36,10 +50,13 @@ class FeedCounters:
 class FeedShare:
     """Things that the feeds of a node have in common. `slots`: held while records become rows."""
 
-    __slots__ = ("counters", "rate", "slots")
+    __slots__ = ("counters", "elsewhere", "rate", "slots")
 
-    def __init__(self, counters: FeedCounters, settings: BrokerSettings) -> None:
+    def __init__(
+        self, counters: FeedCounters, elsewhere: dict[bytes, PartsElsewhere], settings: BrokerSettings
+    ) -> None:
         self.counters = counters
+        self.elsewhere = elsewhere
         self.rate = WriteRate(settings.table_feed_rate)
         self.slots = asyncio.Semaphore(settings.table_feeds_max)
 
@@ -50,6 +67,8 @@ class Feeding:
     def __init__(self) -> None:
         self.feeds: dict[bytes, Feed] = {}
         self.counters = FeedCounters()
+        self.elsewhere: dict[bytes, PartsElsewhere] = {}
+        """Parts at other nodes by the id of the table, as of the last look."""
         self._share: FeedShare | None = None
         self._unreadable: dict[bytes, Any] = {}
         """Stored rows that no version wrote, by the id of the table."""
@@ -74,7 +93,10 @@ class Feeding:
         opened = node.cell.current
         rows: Any = opened.scheme.rows(MATERIALIZATIONS)
         if not rows and not self.feeds:
+            self.elsewhere.clear()
             return
+        for table_id in [table_id for table_id in self.elsewhere if (table_id,) not in rows]:
+            del self.elsewhere[table_id]
         wanted = {key[0]: row for key, row in rows.items() if not row.get("is_paused")}
         over = [
             table_id for table_id, feed in self.feeds.items()
@@ -99,7 +121,7 @@ class Feeding:
             return
         feeds = await asyncio.to_thread(_load)
         if self._share is None:
-            self._share = FeedShare(self.counters, node.settings)
+            self._share = FeedShare(self.counters, self.elsewhere, node.settings)
         feed: Feed = feeds.Feed(node, record, row, self._share)
         feed.start()
         self.feeds[table_id] = feed

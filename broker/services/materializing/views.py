@@ -4,13 +4,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pqbroker.broker.services.materializing.callers import FeedingNode
+from pqbroker.broker.services.materializing.fed_elsewhere import look_elsewhere
+from pqbroker.broker.services.materializing.fed_partitions import span_of
 from pqbroker.broker.services.materializing.fed_table import find_fed
 from pqbroker.broker.services.materializing.feed import FeedRefusal
-from pqbroker.pq.reading.query import READ_COMMITTED, visible_end
+from pqbroker.broker.services.materializing.feeding import NOTHING_ELSEWHERE, PartsElsewhere
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.tablets.scheme_materializations import MaterializationRecord
 from pqbroker.tables.refusals import TableError
-from pqbroker.tables.serving.feed_progress import RunLetters
+from pqbroker.tables.serving.feed_progress import FeedProgress, RunLetters
 from pqbroker.tables.serving.table import SortedTable
 
 
@@ -36,16 +38,27 @@ class MaterializationView:
     refusal: FeedRefusal | None
     topic: Topic | None
     """None: it was deleted."""
-    letters: RunLetters
+    elsewhere: PartsElsewhere
+    """Parts at other nodes, as of the last look."""
+
+    @property
+    def letters(self) -> RunLetters:
+        """Return the dead letters of the run."""
+        return self._known.letters_of(self.record.run)
+
+    @property
+    def _known(self) -> FeedProgress:
+        return self.table.tablets[0].progress if self.elsewhere.progress is None else self.elsewhere.progress
 
     def progress(self) -> list[PartitionProgress]:
         """Return the progress in each partition, which may be thousands."""
-        known = self.table.tablets[0].progress
+        elsewhere = {span.partition: span for span in self.elsewhere.spans}
         found = []
         for partition in () if self.topic is None else self.topic.partitions:
-            stands = known.offset_of(self.record.run, partition.index)
-            offset = partition.start_offset if stands is None else stands
-            found.append(PartitionProgress(partition.index, offset, visible_end(partition.state, READ_COMMITTED)))
+            span = elsewhere.get(partition.index) or span_of(partition)
+            stands = self._known.offset_of(self.record.run, partition.index)
+            offset = span.start_offset if stands is None else stands
+            found.append(PartitionProgress(partition.index, offset, span.end_offset))
         return found
 
     @property
@@ -58,8 +71,16 @@ def view_of(node: FeedingNode, table: SortedTable, record: MaterializationRecord
     """Return a materialization as it is now."""
     state, refusal = _state(node, record)
     topic = node.cell.current.topics.by_id(record.topic_id)
-    letters = table.tablets[0].progress.letters_of(record.run)
-    return MaterializationView(table, record, state, refusal, topic, letters)
+    elsewhere = node.feeding.elsewhere.get(record.table_id, NOTHING_ELSEWHERE)
+    return MaterializationView(table, record, state, refusal, topic, elsewhere)
+
+
+async def look_at_all(node: FeedingNode, view: MaterializationView) -> MaterializationView:
+    """Return a view with its parts at other nodes as they are now. TableError NODE_SILENT; KafkaError."""
+    found = await look_elsewhere(node, view.topic, view.table, view.record)
+    if found != NOTHING_ELSEWHERE or view.elsewhere != NOTHING_ELSEWHERE:
+        node.feeding.elsewhere[view.record.table_id] = found
+    return view_of(node, view.table, view.record)
 
 
 def _state(node: FeedingNode, record: MaterializationRecord) -> tuple[str, FeedRefusal | None]:
@@ -67,7 +88,7 @@ def _state(node: FeedingNode, record: MaterializationRecord) -> tuple[str, FeedR
         return "paused", None
     feed = node.feeding.feeds.get(record.table_id)
     try:
-        find_fed(node.cell.current, record)
+        find_fed(node, node.cell.current, record)
     except TableError as now:  # the feed may not have looked since
         refusal: FeedRefusal | None = FeedRefusal(now.code, now.message, now.cure)
     else:

@@ -1,13 +1,17 @@
 """Materializations over HTTP: topics that feed sorted tables, made, shown, paused, resumed, dropped."""
 
+import asyncio
 from bisect import bisect_right
+from contextlib import suppress
 from typing import Any
 
 from pqbroker.broker.services.materializing import making
 from pqbroker.broker.services.materializing.making import NewMaterialization
-from pqbroker.broker.services.materializing.views import MaterializationView
+from pqbroker.broker.services.materializing.views import MaterializationView, look_at_all
 from pqbroker.broker.web.routing.routes import Call
+from pqbroker.protocol.errors import KafkaError
 from pqbroker.tables.paths import table_path, topic_name
+from pqbroker.tables.refusals import TableError
 
 PARTITIONS_SHOWN = 100
 """Partitions that an answer shows, those with the greatest lag."""
@@ -22,7 +26,7 @@ async def list_all(call: Call) -> Any:
     }
     names = list(known)
     page, has_more = call.page(names[bisect_right(names, call.query.get("after", "")) :])
-    shown = [_facts(known[name]) for name in page]
+    shown = [_facts(view) for view in await asyncio.gather(*(look_at_all(call.node, known[name]) for name in page))]
     return {"materializations": shown, "next": page[-1] if has_more else None}
 
 
@@ -31,20 +35,20 @@ async def create(call: Call) -> Any:
     new = NewMaterialization(
         body["topic"], _table_name(body["table"]), body.get("columns"), body.get("dead_letter_topic", "")
     )
-    return _shown(await making.create_materialization(call, new))
+    return await _changed(call, await making.create_materialization(call, new))
 
 
 async def describe(call: Call) -> Any:
-    return _shown(making.find_materialization(call, call.path["name"]))
+    return _shown(await look_at_all(call.node, making.find_materialization(call, call.path["name"])))
 
 
 async def pause(call: Call) -> Any:
-    return _shown(await making.pause(call, call.path["name"]))
+    return await _changed(call, await making.pause(call, call.path["name"]))
 
 
 async def resume(call: Call) -> Any:
     from_start = call.body.get("from_start", False)
-    return _shown(await making.resume(call, call.path["name"], from_start=from_start))
+    return await _changed(call, await making.resume(call, call.path["name"], from_start=from_start))
 
 
 async def drop(call: Call) -> None:
@@ -68,6 +72,13 @@ def _facts(view: MaterializationView) -> dict[str, Any]:
         "dead_letter_count": view.letters.count,
         "dead_letter_topic": record.letter_topic or None,
     }
+
+
+async def _changed(call: Call, view: MaterializationView) -> dict[str, Any]:
+    """Return a materialization that was changed: what another node does not tell now is shown as it was."""
+    with suppress(KafkaError, TableError):
+        view = await look_at_all(call.node, view)
+    return _shown(view)
 
 
 def _shown(view: MaterializationView) -> dict[str, Any]:
