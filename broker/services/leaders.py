@@ -46,6 +46,11 @@ class Leaders:
         """The number of this node among all."""
         return self.nodes.index(self.own) + 1
 
+    @property
+    def others(self) -> range:
+        """The numbers of all nodes but the first one."""
+        return range(2, len(self.nodes) + 1)
+
     def port(self, node_id: int, port: int) -> int:
         """Return the port of a node at a listener with this port: its own where the broker has one node."""
         return port if len(self.nodes) == 1 else port + 1 + self.nodes.index(node_id)

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from pqbroker.broker.ground.looks import Looks
 from pqbroker.broker.ground.refusals import REFUSED, translate
+from pqbroker.broker.services.commits.elsewhere_answers import answer_of_commits
 from pqbroker.broker.web.peer_queries import PeerQueries
 from pqbroker.broker.web.routing.forwarded_calls import IN_LOOP_BYTES, ForwardedCall
 from pqbroker.broker.web.routing.loading import LoadedLater
@@ -52,6 +53,8 @@ class PeerCalls:
             return await self._read(asked)
         if isinstance(asked, dict) and "feed" in asked:
             return await self._feed(asked, body)
+        if isinstance(asked, dict) and "commits" in asked:
+            return {"told": await answer_of_commits(self._node.cell.current, asked["commits"], asked.get("asked"))}, b""
         sent = ForwardedCall.decode(asked)
         route = self._routes.get((sent.method, sent.route))
         if route is None:

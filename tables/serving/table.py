@@ -31,6 +31,8 @@ class SortedTable:
         """Tablets that change their mount state, by their numbers: none while a reshard gives them others."""
         self.is_renumbered = False
         """True while a reshard names other tablets: no mount state begins to change."""
+        self.awaits_deletion = False
+        """True once writes have ended since another node, the first one, is about to delete the table."""
         self.tablets = [SortedTablet(self._config(index), share) for index in range(len(record.tablets))]
         for tablet, state in zip(self.tablets, record.states, strict=True):
             tablet.is_mounted = state != MountState.UNMOUNTED.value

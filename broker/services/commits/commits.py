@@ -249,9 +249,24 @@ class Commits:
         known of."""
         for one in self.unfinished() if self._unfinished.participants else ():
             if one.kind is UnfinishedKind.PREPARED and not one.is_home_open and one.home.tablet_id in tablets:
-                what = self.describe(one.participant)
-                return f"{what} has rows of transaction {one.transaction.hex()} that wait for {one.waits_for}"
+                return self.why_waiting(one)
         return ""
+
+    def why_waiting(self, rows: UnfinishedPart) -> str:
+        """Return what rows in doubt are, and what they wait for, for people."""
+        what = self.describe(rows.participant)
+        return f"{what} has rows of transaction {rows.transaction.hex()} that wait for {rows.waits_for}"
+
+    def not_open(self, tablets: Collection[TabletId]) -> frozenset[TabletId]:
+        """Return those of an object's tablets that no node is known to have open."""
+        return frozenset(one for one in tablets if not self._is_open(one))
+
+    def _is_open(self, tablet_id: TabletId) -> bool:
+        tablet = self._cells.host_of(tablet_id).tablet(tablet_id)
+        if not isinstance(tablet, TransactedTablet):
+            return self.is_elsewhere(tablet_id)
+        participant = tablet.participant(0)
+        return participant is None or not participant.is_lost
 
     @property
     def under_way(self) -> Sequence[Commit]:

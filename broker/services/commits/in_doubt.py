@@ -77,7 +77,7 @@ def _prepared(
 ) -> Iterator[UnfinishedPart]:
     number = participant.participant_id
     for transaction, head in participant.prepared.items():
-        is_home_open = _is_open(around.find(head.home)) or not around.has(head.home)
+        is_home_open = _is_open(around, head.home) or not around.has(head.home)
         waits_for = refusals.get((number, transaction), "") if is_home_open else describe(head.home)
         yield UnfinishedPart(
             number, UnfinishedKind.PREPARED, transaction, head.home, head.prepared_ms, waits_for, is_home_open, None,
@@ -89,7 +89,7 @@ def _decided(around: Surroundings, participant: Participant, describe: _Describe
     number = participant.participant_id
     for transaction, decision in participant.decisions.items():
         if decision.participants:
-            missing = [one for one in decision.participants if not _is_open(around.find(one))]
+            missing = [one for one in decision.participants if not _is_open(around, one)]
             more = f" and {len(missing) - WAITS_SHOWN} more" if len(missing) > WAITS_SHOWN else ""
             waits_for = ", ".join(map(describe, missing[:WAITS_SHOWN])) + more
             yield UnfinishedPart(
@@ -98,5 +98,9 @@ def _decided(around: Surroundings, participant: Participant, describe: _Describe
             )  # fmt: skip
 
 
-def _is_open(participant: Participant | None) -> bool:
-    return participant is not None and participant.is_known and not participant.is_lost
+def _is_open(around: Surroundings, number: ParticipantId) -> bool:
+    """Return True if a participant runs, here or at another node that is linked."""
+    participant = around.find(number)
+    if participant is None:
+        return around.is_elsewhere(number.tablet_id)
+    return participant.is_known and not participant.is_lost

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pqbroker.broker.ground.access import AclOperation, check_access
+from pqbroker.broker.ground.other_nodes import NodeSilent
+from pqbroker.broker.services.commits.elsewhere import WantedParts, parts_elsewhere
 from pqbroker.broker.services.commits.in_doubt import IN_DOUBT_CURE
 from pqbroker.broker.services.sorted_tables.change_feeds import (
     check_partitions,
@@ -14,7 +16,7 @@ from pqbroker.broker.services.sorted_tables.change_feeds import (
     with_feed_name,
 )
 from pqbroker.broker.services.sorted_tables.finding import find_sorted
-from pqbroker.broker.services.sorted_tables.tablets_away import settle_away, tablets_away
+from pqbroker.broker.services.sorted_tables.tablets_away import end_away, resume_away, settle_away, tablets_away
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.making import bundle_wanted
 from pqbroker.broker.services.topics.finding import check_creation, topic_resource
@@ -102,15 +104,35 @@ async def _create(caller: TablesCaller, wanted: SortedTableRecord, feed: str | N
 
 async def delete_sorted(caller: TablesCaller, name: str) -> None:
     """Delete a table. KafkaError TOPIC_AUTHORIZATION_FAILED, TOPIC_DELETION_DISABLED; TableError NO_TABLE,
-    TRANSACTION_UNDER_WAY."""
+    TRANSACTION_UNDER_WAY, NODE_SILENT."""
     table = find_sorted(caller, AclOperation.DELETE, name)
     if not caller.node.settings.delete_topic_enable:
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false: no table is deleted")
     opened = caller.node.cell.current
-    if told := opened.commits.why_needed(table.record.tablets):
+    if told := await _why_needed(caller, table):
         text = f"table {name} is not deleted while a transaction needs it: {told}"
         raise TableError("TRANSACTION_UNDER_WAY", text, IN_DOUBT_CURE)
-    await opened.sorted_tables.delete(table)
+    nodes = sorted(tablets_away(caller, table, range(len(table.tablets))))
+    await end_away(caller, table, nodes)
+    try:
+        await opened.sorted_tables.delete(table)
+    except BaseException:
+        uninterrupted(resume_away(caller, table, nodes))
+        raise
+
+
+async def _why_needed(caller: TablesCaller, table: SortedTable) -> str:
+    """Return which rows in doubt, at any node, wait for tablets that are not open; empty: none. TableError."""
+    commits, others = caller.node.cell.current.commits, caller.node.others()
+    told, closed = commits.why_needed(table.record.tablets), commits.not_open(table.record.tablets)
+    if told or others is None or not closed:
+        return told
+    try:
+        found = await parts_elsewhere(others, caller.node.leaders.others, WantedParts(1, homes=closed))
+    except NodeSilent as silent:
+        cure = "Try again when the cells of the table, or all nodes, are open: `pqbroker cell list` shows them."
+        raise TableError("NODE_SILENT", str(silent), cure) from None
+    return commits.why_waiting(found[0]) if found else ""
 
 
 async def alter_sorted(caller: TablesCaller, name: str, columns: Sequence[Mapping[str, Any]]) -> SortedTable:

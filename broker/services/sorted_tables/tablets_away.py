@@ -17,6 +17,7 @@ from pqbroker.broker.ground.other_nodes import NodeSilent
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.storage.engine import CommitRefused
 from pqbroker.storage.ids import TabletId
+from pqbroker.storage.uninterrupted import uninterrupted
 from pqbroker.tables.mount import MountState
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.table import SortedTable
@@ -43,6 +44,10 @@ class TabletWork(StrEnum):
     """Make and fill the new tablets of a reshard; return the tablets that they replace, with their chunks."""
     CHECK = "check"
     """Check that the tablets which are replaced are as they were, and the new ones exist."""
+    END = "end"
+    """Begin no write any more once no transaction is under way in the table: it is about to be deleted."""
+    RESUME = "resume"
+    """Begin writes again: it is not."""
     DROP = "drop"
     """Begin to remove new tablets that nothing names."""
 
@@ -86,6 +91,32 @@ async def settle_away(caller: TablesCaller, table: SortedTable, away: Mapping[in
             log.warning("tablets of %s follow later at node %d: %s", table.record.name, node, refusal)
 
     await asyncio.gather(*(settle(node, indexes) for node, indexes in away.items()))
+
+
+async def end_away(caller: TablesCaller, table: SortedTable, nodes: Sequence[int]) -> None:
+    """Have other nodes begin no write to a table any more once no transaction is under way in their tablets. TableError
+    TRANSACTION_UNDER_WAY, NODE_SILENT: writes begin as before."""
+    asked = list[int]()
+    try:
+        for node in nodes:
+            asked.append(node)
+            await work_away(caller, node, table, TabletWork.END)
+    except BaseException:
+        uninterrupted(resume_away(caller, table, asked))
+        raise
+
+
+async def resume_away(caller: TablesCaller, table: SortedTable, nodes: Sequence[int]) -> None:
+    """Have other nodes begin writes again after `end_away`; one that does not answer does so when its link to this one
+    closes."""
+
+    async def resume(node: int) -> None:
+        try:
+            await work_away(caller, node, table, TabletWork.RESUME)
+        except (TableError, CommitRefused) as refusal:
+            log.warning("writes to %s begin later at node %d: %s", table.record.name, node, refusal)
+
+    await asyncio.gather(*map(resume, nodes))
 
 
 async def chunk_sizes(caller: TablesCaller, table: SortedTable) -> tuple[int, int, int]:

@@ -28,6 +28,13 @@ async def work_here(tables: SortedTables, asked: Mapping[str, Any]) -> Any:
         states = {index_of_tablet(table, int(tablet)): MountState(state) for tablet, state in asked["states"].items()}
         await _leave(tables, table, states, is_forced=bool(asked["is_forced"]))
         return None
+    if work is TabletWork.END:
+        await table.end_transactions()
+        table.awaits_deletion = True
+        return None
+    if work is TabletWork.RESUME:
+        _resume(table)
+        return None
     if work in _RESHARDS:
         return await reshard_here(tables, table, work, asked)
     indexes = [index_of_tablet(table, int(tablet)) for tablet in asked["tablets"]]
@@ -45,9 +52,17 @@ async def work_here(tables: SortedTables, asked: Mapping[str, Any]) -> Any:
 async def follow_scheme_again(tables: SortedTables) -> None:
     """Have tablets on their way to a state serve rows as the scheme says: the first node is gone. CommitRefused."""
     for table in list(tables.tables.values()):
+        _resume(table)
         left = list(table.moving)
         table.moving.clear()
         await tables.follow_states(table, left)
+
+
+def _resume(table: SortedTable) -> None:
+    """Begin writes again where they had ended, since the table was about to be deleted."""
+    if table.awaits_deletion:
+        table.awaits_deletion = False
+        table.resume_writes()
 
 
 async def leave_state(

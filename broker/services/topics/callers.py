@@ -6,8 +6,10 @@ from typing import Protocol
 
 from pqbroker.broker.ground.access import Guarded, Principal
 from pqbroker.broker.ground.openings import Openings
+from pqbroker.broker.ground.other_nodes import OtherNodes
 from pqbroker.broker.ground.turns import Turns
 from pqbroker.broker.services.commits.commits import Commits
+from pqbroker.broker.services.leaders import Leaders
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.pq.serving.topics import Topics
@@ -45,6 +47,12 @@ class TopicsNode(Guarded, Protocol):
     @property
     def clock(self) -> Callable[[], int]:
         """Milliseconds since 1970."""
+
+    @property
+    def leaders(self) -> Leaders: ...
+    @property
+    def others(self) -> Callable[[], OtherNodes | None]:
+        """Return what gives the other nodes of a broker with several, at the first one; None elsewhere."""
 
     @property
     def creations(self) -> dict[str, asyncio.Task[NamedTopics]]:

@@ -6,8 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from pqbroker.broker.ground.other_nodes import NodeSilent
 from pqbroker.broker.ground.refusals import REFUSED
+from pqbroker.broker.services.commits.elsewhere import (
+    WantedParts,
+    await_elsewhere,
+    parts_elsewhere,
+    under_way_elsewhere,
+)
 from pqbroker.broker.services.commits.in_doubt import IN_DOUBT_CURE
+from pqbroker.broker.services.leaders import cells_of
 from pqbroker.broker.services.topics.callers import NamedTopics, TopicsNode
 from pqbroker.broker.services.topics.directories import bundle_of
 from pqbroker.broker.services.topics.partitions import unknown_topic
@@ -199,7 +207,8 @@ async def delete_topics(node: TopicsNode, names: Sequence[str]) -> Mapping[str, 
     awaited: list[str] = []
     for some in _portions(names, partial(_weight_of_known, node)):
         await node.turns.breathe()
-        needed = [name for name in some if _is_needed(node, name)]
+        elsewhere = await _needed_elsewhere(node, some)
+        needed = [name for name in some if name in elsewhere or _is_needed(node, name)]
         awaited += needed
         refused |= await _delete(node, [name for name in some if name not in needed])
     for name in awaited:
@@ -224,7 +233,50 @@ def _is_needed(node: TopicsNode, name: str) -> bool:
     topic = node.cell.current.topics.get(name, or_static=True)
     return topic is not None and (
         any(map(under_way, topic.partitions)) or bool(node.cell.current.commits.why_needed(topic.record.tablets))
+        or (node.others() is not None and bool(node.cell.current.commits.not_open(topic.record.tablets)))
     )
+
+
+def _topics_at(node: TopicsNode, names: Sequence[str]) -> "Mapping[int, list[Topic]]":
+    """Return those of the topics that have partitions at other nodes, by the number of the node."""
+    found: dict[int, list[Topic]] = {}
+    for name in names if node.others() is not None else ():
+        topic = node.cell.current.topics.get(name, or_static=True)
+        cells = set() if topic is None else cells_of(topic)
+        for number in {node.leaders.other_node(cell) for cell in cells} - {None}:
+            assert topic is not None
+            assert number is not None
+            found.setdefault(number, []).append(topic)
+    return found
+
+
+async def _needed_elsewhere(node: TopicsNode, names: Sequence[str]) -> set[str]:
+    """Return the topics that a transaction at another node may need, so that their deletion waits; also those of a node
+    that does not say."""
+    others, found = node.others(), set[str]()
+    for number, topics in _topics_at(node, names).items():
+        assert others is not None
+        try:
+            needed = await under_way_elsewhere(others, number, [topic.record.topic_id for topic in topics])
+        except NodeSilent:
+            needed = {topic.record.topic_id for topic in topics}
+        found |= {topic.record.name for topic in topics if topic.record.topic_id in needed}
+    return found
+
+
+async def _why_needed(node: TopicsNode, name: str) -> str:
+    """Wait until no transaction at another node needs a topic; return what does after some seconds, for people; empty:
+    nothing. NodeSilent."""
+    others, commits = node.others(), node.cell.current.commits
+    topic = node.cell.current.topics.get(name, or_static=True)
+    if topic is None or others is None:
+        return ""
+    for number in _topics_at(node, [name]):
+        if told := await await_elsewhere(others, number, topic.record.topic_id):
+            return f"node {number}, {told}"
+    closed = commits.not_open(topic.record.tablets)
+    found = await parts_elsewhere(others, node.leaders.others, WantedParts(1, homes=closed)) if closed else ()
+    return commits.why_waiting(found[0]) if found else ""
 
 
 async def _await_transactions(node: TopicsNode, name: str) -> None:
@@ -238,4 +290,11 @@ async def _await_transactions(node: TopicsNode, name: str) -> None:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
     if needed := node.cell.current.commits.why_needed(topic.record.tablets):
         text = f"topic {name} is not deleted while a transaction needs it: {needed}. {IN_DOUBT_CURE}"
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
+    try:
+        told = await _why_needed(node, name)
+    except NodeSilent as silent:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"topic {name} is not deleted now: {silent}. Try again") from None
+    if told:
+        text = f"topic {name} is not deleted while a transaction needs it: {told}. {IN_DOUBT_CURE}"
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)

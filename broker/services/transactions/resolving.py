@@ -9,10 +9,12 @@ from typing import Final, NamedTuple
 
 from pqbroker.broker.ground.access import AclOperation, check_access
 from pqbroker.broker.services.commits.commits import Commits, CommitTrace
+from pqbroker.broker.services.commits.elsewhere import WantedParts
 from pqbroker.broker.services.commits.in_doubt import UnfinishedKind, UnfinishedPart
 from pqbroker.broker.services.commits.open_transactions import TransactionState, number_of
 from pqbroker.broker.services.commits.resolutions import Resolution
 from pqbroker.broker.services.tables.callers import TablesCaller
+from pqbroker.broker.services.transactions.unfinished import unfinished
 from pqbroker.pq.transactions.stored_forms import TransactionId
 from pqbroker.tables.refusals import TableError
 
@@ -37,11 +39,12 @@ async def resolve(caller: TablesCaller, name: str, timestamp: int | None, *, is_
     would do.
 
     KafkaError CLUSTER_AUTHORIZATION_FAILED; TableError NO_TRANSACTION, TRANSACTION_COMMITTING, HOME_OPEN,
-    TRANSACTION_RESOLVED, OUTCOME_KNOWN, INVALID_COMMIT_TIMESTAMP, TOO_MANY_RESOLUTIONS; CommitRefused, ShardLost.
+    TRANSACTION_RESOLVED, OUTCOME_KNOWN, INVALID_COMMIT_TIMESTAMP, TOO_MANY_RESOLUTIONS, NODE_SILENT;
+    CommitRefused, ShardLost.
     """
     check_access(caller, AclOperation.ALTER)
     commits, number = caller.node.cell.current.commits, number_of(name)
-    parts = _prepared(commits, number)
+    parts = await _prepared(caller, number)
     _check_in_doubt(commits, name, parts)
     trace = commits.trace_of(number)
     _check_outcome(commits, number, timestamp, trace)
@@ -55,7 +58,7 @@ async def resolve(caller: TablesCaller, name: str, timestamp: int | None, *, is_
     await commits.resolve(
         Resolution(number, timestamp, parts[0].home, commits.now_ms(), str(caller.principal))
     )
-    return Resolving(number, timestamp, parts, len(_prepared(commits, number)), trace)
+    return Resolving(number, timestamp, parts, len(await _prepared(caller, number)), trace)
 
 
 def every_resolution(caller: TablesCaller) -> Sequence[Resolution]:
@@ -63,8 +66,10 @@ def every_resolution(caller: TablesCaller) -> Sequence[Resolution]:
     return caller.node.cell.current.commits.resolutions.known()
 
 
-def _prepared(commits: Commits, number: TransactionId) -> Sequence[UnfinishedPart]:
-    return [one for one in commits.unfinished() if one.transaction == number and one.kind is UnfinishedKind.PREPARED]
+async def _prepared(caller: TablesCaller, number: TransactionId) -> Sequence[UnfinishedPart]:
+    """Return the rows of a transaction that are prepared, at all nodes. TableError NODE_SILENT."""
+    parts = await unfinished(caller, WantedParts(transaction=number))
+    return [one for one in parts if one.kind is UnfinishedKind.PREPARED]
 
 
 def _check_in_doubt(commits: Commits, name: str, parts: Sequence[UnfinishedPart]) -> None:

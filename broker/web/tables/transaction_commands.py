@@ -1,9 +1,9 @@
 """Transactions over HTTP: started, shown, pinged, committed with their writes, aborted."""
 
 from collections.abc import Mapping
-from itertools import islice
 from typing import Any
 
+from pqbroker.broker.services.commits.elsewhere import WantedParts
 from pqbroker.broker.services.commits.in_doubt import Position, UnfinishedKind, UnfinishedPart
 from pqbroker.broker.services.commits.open_transactions import OpenTransaction, TransactionState
 from pqbroker.broker.services.tables.inserting import GivenRows
@@ -36,8 +36,7 @@ async def list_all(call: Call) -> Any:
 async def list_unfinished(call: Call) -> Any:
     after = _position(call.query["after"]) if "after" in call.query else None
     limit = call.limit()
-    following = (one for one in unfinished(call) if after is None or one.position > after)
-    some = list(islice(following, limit + 1))
+    some = await unfinished(call, WantedParts(limit + 1, after))
     page = some[:limit]
     places = places_of(call.node.cell.current.scheme, {place for one in page for place in (one.participant, one.home)})
     shown = [

@@ -5,6 +5,8 @@ import random
 import signal
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -213,6 +215,48 @@ def test_a_first_node_that_is_killed_behind_the_decision_has_it_carried_out(
     until_inserted(nodes, table, 2, both)
 
 
+def test_rows_in_doubt_at_the_second_node_are_listed_and_keep_their_tables(nodes: SeveralNodes) -> None:
+    table = make_table(nodes, "listed")
+    both = [table.here[0], table.there[0]]
+    spread(nodes, "listed-rows")
+    name = begin(nodes)
+    rows = [{"k": SPAN * index, "v": "x"} for index in range(TABLETS)]
+    body = {"writes": [*writes(table, both), {"table": "listed-rows", "rows": rows}]}
+
+    def listed() -> list[Any]:
+        """Return what is unfinished, read page by page."""
+        pages, after = list[Any](), ""
+        while after is not None:
+            status, page = call(nodes, f"transactions/unfinished?limit=1{after and '&after=' + after}")
+            assert status == 200, page
+            pages += page["unfinished"]
+            after = page["next"]
+        return pages
+
+    def places() -> set[tuple[str, int]]:
+        return {(one["participant"]["table"], one["participant"]["tablet_index"]) for one in listed()}
+
+    def look() -> None:
+        wait_until(lambda: (table.name, both[1]) in places(), "rows in doubt", PATIENCE_S)
+        found = listed()
+        assert call(nodes, "transactions/unfinished?limit=100")[1] == {"unfinished": found, "next": None}
+        assert {one["transaction"] for one in found} == {name}
+        assert {(one["what"], one["waits_for"]) for one in found} == {("prepared", None)}
+        for path, code in (("listed-rows", "TRANSACTION_UNDER_WAY"), (table.name, "REQUEST_TIMED_OUT")):
+            _, told = call(nodes, f"tables/{path}", method="DELETE")
+            assert (told["error"]["code"], name in told["error"]["message"]) == (code, True), told
+            assert "node 2" in told["error"]["message"] or path == "listed-rows", told
+
+    ask = partial(Asked, nodes, f"transactions/{name}/commit", body)
+    answer = with_held_decision(nodes, table.cells[both[0]], look, ask)
+    assert answer is not None
+    assert answer[0] == 200, answer
+    wait_until(lambda: are_all_or_none(nodes, table, both) == "all", "rows of both tablets", PATIENCE_S)
+    assert call(nodes, "tables/listed-rows/lookup", {"keys": [{"k": row["k"]} for row in rows]})[1]["rows"] == rows
+    for path in ("listed-rows", table.name):
+        wait_until(partial(is_deleted, nodes, path), "the table is deleted", PATIENCE_S)
+
+
 def test_commits_are_whole_while_nodes_are_killed_at_any_moment(nodes: SeveralNodes) -> None:
     table = make_table(nodes, "killed")
     every, seed = list(range(PARTITIONS)), random.randrange(1 << 30)
@@ -358,6 +402,17 @@ def is_repeated(nodes: SeveralNodes, path: str, body: Any) -> bool:
     status, told = call(nodes, path, body)
     assert status in (200, 503), told
     return bool(status == 200 and told["duplicate"])
+
+
+def is_deleted(nodes: SeveralNodes, table: str) -> bool:
+    """Return True once a table is deleted."""
+    body, headers = None, {"content-type": "application/json"}
+    request = urllib.request.Request(f"http://{nodes.http}/v1/tables/{table}", body, headers, method="DELETE")
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+            return bool(answer.status == 204)
+    except urllib.error.HTTPError as refused:
+        return refused.code == 404
 
 
 def until_inserted(nodes: SeveralNodes, table: SpreadTable, number: int, tablets: list[int]) -> Any:

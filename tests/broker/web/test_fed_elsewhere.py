@@ -89,8 +89,10 @@ async def test_rows_and_progress_are_written_together_and_once(web: Web) -> None
 async def test_a_table_that_was_altered_or_takes_no_rows_refuses_them(web: Web) -> None:
     await make(web)
     there, known = elsewhere(web), table_of(web)
-    await web.ask("POST", "/v1/tables/latest/unmount", {})
     move, row = FeedMove(RUN, 0, 0, 1), NewRow(b"k", b"x")
+    await web.ask("POST", "/v1/tables/latest/freeze", {})
+    assert await refused(there.write(known, {0: [row]}, move)) == "WRONG_STATE"
+    await web.ask("POST", "/v1/tables/latest/unmount", {})
     assert await refused(there.write(known, {0: [row]}, move)) == "WRONG_STATE"
     before = SortedTable(known.record, known.tablets[0].share)
     columns = [*COLUMNS, {"name": "more", "type": "int64"}]

@@ -10,6 +10,7 @@ from pqbroker.broker.node import served_tablets
 from pqbroker.broker.node.served_tablets import WORKS_MAX, ServedTablets
 from pqbroker.broker.peers.peer_methods import WORK_GOES_ON
 from pqbroker.storage.engine import CommitRefused
+from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.table import SortedTable
 from tests.broker.conftest import until
 from tests.broker.web.conftest import Web
@@ -115,3 +116,32 @@ async def test_what_is_no_work_is_refused(web: Web, asked: Any) -> None:
     await create(web)
     with pytest.raises(ValueError, match="work on tablets was expected"):
         await ServedTablets(web.node.server.node).answer(asked)
+
+
+@pytest.mark.parametrize("ends", ["asked", "gone"])
+async def test_writes_end_before_a_deletion_and_begin_again_without_it(web: Web, ends: str) -> None:
+    await create(web)
+    served, table_id = ServedTablets(web.node.server.node), table_of(web).record.table_id.hex()
+    assert await served.answer([1, {"work": "end", "table": table_id}]) == {"told": None}
+    writing = asyncio.create_task(insert(web, row("a", 1, count=7)))
+    await until(lambda: table_of(web).tablets[0].writes.waiting_count == 1)
+    if ends == "asked":
+        assert await served.answer([2, {"work": "resume", "table": table_id}]) == {"told": None}
+    else:
+        served.close()
+    await writing
+    assert (await look_up(web, KEY))[0]["count"] == 7
+
+
+async def test_a_table_with_a_transaction_is_not_deleted(web: Web) -> None:
+    await create(web)
+    served, table = ServedTablets(web.node.server.node), table_of(web)
+    refusal = TableError("TRANSACTION_UNDER_WAY", "rows of another one are prepared", "Wait.")
+
+    async def under_way() -> None:
+        raise refusal
+
+    table.end_transactions = under_way  # type: ignore[method-assign]
+    told = await served.answer([1, {"work": "end", "table": table.record.table_id.hex()}])
+    assert told == {"error": [refusal.code, refusal.message, refusal.cure]}
+    await insert(web, row("a", 1, count=7))
