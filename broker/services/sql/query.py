@@ -5,12 +5,13 @@ Limits are kept here, where the worker cannot get round them: it is stopped at e
 one that does not stop is killed.
 """
 
+import asyncio
 import json
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from pqbroker.broker.services.sql.topic_reads import (
     NodeReads,
@@ -28,6 +29,7 @@ from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.reading.query import READ_COMMITTED, Isolation
 from pqbroker.pq.serving.store_refusals import not_leader
 from pqbroker.pq.serving.topic import Topic
+from pqbroker.protocol.errors import KafkaError
 from pqbroker.tables.local_files import file_of, is_file_name, relation_of
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.work.messages import Message
@@ -39,6 +41,11 @@ if TYPE_CHECKING:
     from pqbroker.tables.serving.open_reads import OpenReads
     from pqbroker.tables.serving.table import SortedTable
 
+BEGIN_TRIES_MAX: Final = 5
+"""Tries of a query to begin at several nodes, while topics grow or cells move."""
+BEGIN_AGAIN_S: Final = 0.1
+_OF_A_CHANGE: Final = frozenset({"NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION"})
+"""Codes of refusals that another node gives, or this one, while a topic or a cell changes."""
 QueryParams = list[Any] | dict[str, Any] | None
 
 
@@ -264,18 +271,42 @@ class Query:
         return away
 
     async def _snapshot_of_now(self, of_tables: Sequence[str], of_topics: Sequence[str]) -> dict[str, Any]:
-        away = await self._begin_away(of_topics)
-        here = self._targets.parts_here(of_topics)
-        seen = [await self._here.begin(here), *away]
+        found = await self._snapshot_of_topics(of_topics)
+        for name in of_tables:
+            found[name] = {**await self._sorted_reads().snapshot(name)}
+        return found
+
+    async def _snapshot_of_topics(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return what is known of topics. What other nodes say is of a moment before: where a topic has grown since, or
+        a cell has moved, all begins again. QueryRefused TABLE_CHANGED: it did so again and again."""
+        for attempt in range(BEGIN_TRIES_MAX):
+            if attempt:
+                await asyncio.sleep(BEGIN_AGAIN_S)
+            try:
+                away = await self._begin_away(names)
+                here = self._targets.parts_here(names)
+                found = self._whole(here, [await self._here.begin(here), *away])
+            except (KafkaError, QueryRefused) as refusal:
+                is_last = not self._away or attempt + 1 == BEGIN_TRIES_MAX
+                if is_last or _code_of(refusal) not in _OF_A_CHANGE:
+                    raise
+                continue
+            if found is not None:
+                return found
+            if not away:
+                raise not_leader()
+        text = f"partitions were added to {', '.join(names)[:200]}, or moved, each time that the query began"
+        raise QueryRefused("TABLE_CHANGED", text, "Send the query again.")
+
+    def _whole(self, here: TopicParts, seen: Sequence[Snapshots]) -> dict[str, Any] | None:
+        """Return topics as their nodes have seen them; None: partitions of one are missing."""
         found: dict[str, Any] = {}
         for name, (topic, _) in here.items():
             self._topics[name] = topic
-            partitions = list[PartitionSnapshot]()
-            for of_node in seen:
-                partitions += of_node.get(name, ())
+            partitions = sorted(one for of_node in seen for one in of_node.get(name, ()))
+            if [one.partition for one in partitions] != list(range(len(topic.partitions))):
+                return None
             found[name] = _snapshot_of(topic, partitions, self._settings)
-        for name in of_tables:
-            found[name] = {**await self._sorted_reads().snapshot(name)}
         return found
 
     def nodes_of(self, table: "SortedTable", indexes: Sequence[int]) -> Sequence[int | None]:
@@ -386,17 +417,18 @@ def check_files(files: Mapping[str, bytes], settings: BrokerSettings) -> None:
             )  # fmt: skip
 
 
+def _code_of(refusal: KafkaError | QueryRefused) -> str:
+    return refusal.code.name if isinstance(refusal, KafkaError) else refusal.code
+
+
 def _snapshot_of(topic: Topic, partitions: Sequence[PartitionSnapshot], settings: BrokerSettings) -> dict[str, Any]:
     """Return where the partitions of a topic start and end, and the columns of its schema, where it has one."""
-    numbers, bounds, revisions, unmounted = list[int](), list[tuple[int, int]](), list[str](), list[int]()
-    for one in sorted(partitions):
-        numbers.append(one.partition)
+    bounds, revisions, unmounted = list[tuple[int, int]](), list[str](), list[int]()
+    for one in partitions:
         bounds.append((one.start_offset, one.end_offset))
         revisions.append(one.revision)
         if one.is_unmounted:
             unmounted.append(one.partition)
-    if numbers != list(range(len(topic.partitions))):
-        raise not_leader()  # it grew meanwhile, or a cell moved
     columns, formats = schema_of(topic) or (None, {})
     return {
         "id": topic.record.topic_id.hex(), "bounds": bounds, "columns": columns, "formats": formats,

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -196,6 +197,34 @@ def test_sql_reads_topics_of_both_nodes_whole(nodes: SeveralNodes) -> None:
     assert sql(nodes, text) == [{"rows": 8}]
 
 
+def test_sql_beside_growth_reads_all_records_or_says_so(nodes: SeveralNodes) -> None:
+    """New partitions have no records: every answer has all."""
+    for name in ("growing", "beside"):
+        spread(nodes, name)
+        write_everywhere(nodes, name, 8)
+    text = "SELECT (SELECT count(*) FROM growing) AS a, (SELECT count(*) FROM beside) AS b"
+    is_over, answers = threading.Event(), list[tuple[int, Any]]()
+
+    def ask() -> None:
+        while not is_over.is_set():
+            answers.append(call(nodes, "sql", {"query": text}))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        for count in range(PARTITIONS + 1, PARTITIONS + 7):
+            known = len(answers)
+            assert call(nodes, "topics/growing/partitions", {"count": count})[0] == 200
+            wait_until(partial(has_more, answers, known + 1), "queries", PATIENCE_S)
+    finally:
+        is_over.set()
+        thread.join()
+    for status, told in answers:
+        assert told == {"a": 8, "b": 8} or told["error"]["code"] in ("TABLE_CHANGED", "NOT_LEADER_OR_FOLLOWER"), told
+        assert status in (200, 409, 503)
+    assert 200 in {status for status, _ in answers[-2:]}
+
+
 def test_sql_reads_what_lies_in_files_of_the_other_node(nodes: SeveralNodes) -> None:
     (first, *_) = spread(nodes, "stored")
     for number in range(24):  # more than a head has: bodies are written, which lie in files
@@ -350,6 +379,10 @@ def sql(nodes: SeveralNodes, text: str) -> list[Any]:
             return [json.loads(line) for line in stream]
     except urllib.error.HTTPError as refused:
         raise AssertionError(refused.read()) from None
+
+
+def has_more(answers: list[tuple[int, Any]], count: int) -> bool:
+    return len(answers) > count
 
 
 def is_queried(nodes: SeveralNodes, topic: str, values: list[str]) -> bool:

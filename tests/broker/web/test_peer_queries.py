@@ -234,6 +234,48 @@ async def test_a_part_of_a_topic_is_never_its_whole(
     assert (status, code) == (503, "NOT_LEADER_OR_FOLLOWER")
 
 
+@pytest.mark.parametrize("growths", [1, 99])
+async def test_a_topic_that_grows_while_a_query_begins_is_read_whole_or_refused(
+    serve: Callable[..., Awaitable[Web]], monkeypatch: pytest.MonkeyPatch, growths: int
+) -> None:
+    web = await serve()
+    node = web.node
+    await node.create_topic("t", 2)
+    for partition in (0, 1):
+        await node.produce("t", b"a", partition=partition)
+    calls, asked = PeerCalls(node.server.node), list[int]()
+
+    class GrowsMeanwhile(AwayReads):
+        async def begin(self, parts: Any) -> Any:
+            begun = await super().begin(parts)
+            asked.append(len(topic_of(node).partitions))
+            if len(asked) <= growths:
+                count = len(topic_of(node).partitions) + 1
+                assert (await web.ask("POST", "/v1/topics/t/partitions", {"count": count}))[0] == 200
+                await node.produce("t", b"a", partition=count - 1)
+            return begun
+
+    def others(_: object, names: Any) -> Any:
+        return {2: part(node, *range(1, len(topic_of(node).partitions)))} if names else {}
+
+    def reads(targets: CallersTargets, number: int, isolation: Isolation) -> AwayReads:
+        linked = Linked(calls)
+        call = replace(targets._call, node=replace(node.server.node, others=lambda: linked))
+        return GrowsMeanwhile(call, number, isolation)
+
+    monkeypatch.setattr(CallersTargets, "parts_away", others)
+    monkeypatch.setattr(CallersTargets, "parts_here", lambda *_: part(node, 0))
+    monkeypatch.setattr(CallersTargets, "reads_at", reads)
+    monkeypatch.setattr(CallersTargets, "node_of", lambda _, name, index: 2 if index else None)
+    if growths == 1:
+        assert (await web.ask("POST", "/v1/sql", {"query": "SELECT count(*) AS n FROM t"})) == (200, {"n": 3})
+        assert asked == [2, 3]
+    else:
+        status, code, text = await web.refusal("POST", "/v1/sql", {"query": "SELECT count(*) AS n FROM t"})
+        assert (status, code) == (409, "TABLE_CHANGED")
+        assert "added to t" in text
+
+
 CALLER = ["User", "ann", "127.0.0.1", ""]
 QUESTION = {"query": 1, "caller": CALLER, "isolation": 1}
 
