@@ -1,6 +1,8 @@
 """Events of the node, as they happen: its figures every second, which topics, groups and tablets changed, which tasks
 of sorted tables began or ended, which of these tables take no writes, which topics feed them, in which tablets
-transactions are in doubt, which of these operators have resolved, and which compacted partitions are cleaned."""
+transactions are in doubt, which of these operators have resolved, and which compacted partitions are cleaned.
+
+Of a broker with several nodes the first one asks the others each second what they run (`events_elsewhere.py`)."""
 
 import asyncio
 from collections import Counter
@@ -14,7 +16,9 @@ from pqbroker.broker.services.coordination.consumer_groups import visible_groups
 from pqbroker.broker.services.topics.finding import every_topic
 from pqbroker.broker.web.resources.cleaning import visible
 from pqbroker.broker.web.resources.contents import TIMESTAMP
+from pqbroker.broker.web.resources.events_elsewhere import StatesElsewhere, shown_states
 from pqbroker.broker.web.resources.node import CONDITION
+from pqbroker.broker.web.routing.every_node import nowhere_else
 from pqbroker.broker.web.routing.routes import Call, Route, Stream
 from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, Schema, array_of, nullable, object_of
 from pqbroker.broker.web.routing.stream_forms import choose_form
@@ -31,39 +35,74 @@ _Look = Generator[None, None, _State]
 """A state, once it has ended; others may have their turns between its steps."""
 
 
-async def follow(call: Call) -> Stream:
-    """The figures come first, and are the heartbeat too. All changes after the first figures follow them."""
+async def follow(call: Call) -> Any:
+    """The figures come first, and are the heartbeat too. All changes after the first figures follow them. The first
+    node asks for the states of this one, if they are others than those of a digest."""
+    if "digest" in call.query:
+        states = {kind: await call.node.turns.finish(_LOOKS[kind](call)) for kind in OF_EACH_NODE}
+        return await shown_states(states, _visible_tasks(call), call.query["digest"])
     form = choose_form(call.headers.get("Accept", ""))
     return Stream(form.content_type, _pieces(call, form.write))
 
 
 async def _pieces(call: Call, write: Callable[..., bytes]) -> AsyncGenerator[bytes, None]:
-    states: dict[str, _State] = {}
-    seen = {task["task"]: _has_ended(task) for task in _visible_tasks(call)}
-    changed = await _look(call, states)
-    while is_allowed(call, AclOperation.DESCRIBE):  # rules may have changed
-        yield write([_figures(call)], FIGURES, "")
-        tasks = _visible_tasks(call)
-        if news := [task for task in tasks if seen.get(task["task"]) is not _has_ended(task)]:
-            yield write([_task_event(call, news)], TASKS, "")
-        seen = {task["task"]: _has_ended(task) for task in tasks}
-        for event in changed:
-            yield write([event], event["event"], "")
-        await asyncio.sleep(EVENT_PERIOD_S)
-        changed = await _look(call, states)
+    states: dict[tuple[int, str], _State] = {}
+    number, elsewhere = call.node.leaders.number, StatesElsewhere(FOLLOW_NODE)
+    seen = {(number, task["task"]): _has_ended(task) for task in _visible_tasks(call)}
+    try:
+        changed = [*await _look(call, states), *await _look_elsewhere(call, elsewhere, states, seen)]
+        while is_allowed(call, AclOperation.DESCRIBE):  # rules may have changed
+            yield write([_figures(call)], FIGURES, "")
+            if news := _news(seen, number, _visible_tasks(call)):
+                yield write([_task_event(call, number, news)], TASKS, "")
+            for event in changed:
+                yield write([event], event["event"], "")
+            await asyncio.sleep(EVENT_PERIOD_S)
+            changed = [*await _look(call, states), *await _look_elsewhere(call, elsewhere, states, seen)]
+    finally:
+        await elsewhere.close()
 
 
-async def _look(call: Call, states: dict[str, _State]) -> list[dict[str, Any]]:
+async def _look_elsewhere(
+    call: Call, elsewhere: StatesElsewhere, states: dict[tuple[int, str], _State],
+    seen: dict[tuple[int, int], bool],
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Return events as `_look` does, of what other nodes have told since. The first word of a node is no news."""
+    changed = list[dict[str, Any]]()
+    for node, told in (await elsewhere.look(call, EVENT_PERIOD_S)).items():
+        is_first = not any(of == node for of, _ in states)
+        news = _news(seen, node, told.tasks)
+        if news and not is_first:
+            changed.append(_task_event(call, node, news))
+        for kind, found in told.states.items():
+            before = states.get((node, kind), found)
+            if before != found:
+                changed.append(_changes(call, (node, kind), before, found))
+            states[node, kind] = found
+    return changed
+
+
+def _news(seen: dict[tuple[int, int], bool], node: int, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return those of a node's tasks that began or ended since; note them."""
+    news = [task for task in tasks if seen.get((node, task["task"])) is not _has_ended(task)]
+    for key in [key for key in seen if key[0] == node]:
+        del seen[key]
+    seen.update({(node, task["task"]): _has_ended(task) for task in tasks})
+    return news
+
+
+async def _look(call: Call, states: dict[tuple[int, str], _State]) -> list[dict[str, Any]]:
     """Return an event for each kind of object that differs from its state in `states`; note the new ones there."""
-    changed = []
+    changed, number = [], call.node.leaders.number
     for kind, look in _LOOKS.items():
+        at = number, kind
         try:
             found = await call.node.turns.finish(look(call))
         except REFUSED:
             continue  # the cell is being opened again: what changed shows afterwards
-        if kind in states and states[kind] != found:
-            changed.append(_changes(call, kind, states[kind], found))
-        states[kind] = found
+        if at in states and states[at] != found:
+            changed.append(_changes(call, at, states[at], found))
+        states[at] = found
     return changed
 
 
@@ -101,8 +140,14 @@ def _has_ended(task: Mapping[str, Any]) -> bool:
     return task["ended_ms"] is not None
 
 
-def _task_event(call: Call, tasks: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"event": TASKS, "cell": call.cell.name, "count": len(tasks), "tasks": tasks[:NAMES_MAX]}
+def _task_event(call: Call, node: int, tasks: list[dict[str, Any]]) -> dict[str, Any]:
+    head = {"event": TASKS, "cell": call.cell.name, **_node_of(call, node)}
+    return {**head, "count": len(tasks), "tasks": tasks[:NAMES_MAX]}
+
+
+def _node_of(call: Call, node: int) -> dict[str, int]:
+    """Return the number of a node as an event has it; nothing where there is one node."""
+    return {"node": node} if len(call.node.leaders.nodes) > 1 else {}
 
 
 def _blocked(call: Call) -> _Look:
@@ -180,9 +225,10 @@ def _groups(call: Call) -> _Look:
 
 def _tablets(call: Call) -> _Look:
     found = {}
-    for tablet, one in tuple(call.cell.tablets().items()):
-        found[str(tablet)] = one.generation, one.dropping
-        yield
+    for cell in call.cells:
+        for tablet, one in tuple(cell.tablets().items()):
+            found[str(tablet)] = one.generation, one.dropping
+            yield
     return found
 
 
@@ -191,12 +237,16 @@ _LOOKS: Mapping[str, Callable[[Call], _Look]] = {
     "materializations": _materializations, "transactions_in_doubt": _transactions_in_doubt,
     "transactions_resolved": _transactions_resolved, "cleanings": _cleanings,
 }  # fmt: skip
+OF_EACH_NODE = ("tablets", "blocked_tables", "transactions_in_doubt", "cleanings")
+"""Kinds of objects that each node knows of what it runs; the first one knows all of the others."""
 
 
-def _changes(call: Call, kind: str, before: _State, after: _State) -> dict[str, Any]:
+def _changes(call: Call, at: tuple[int, str], before: _State, after: _State) -> dict[str, Any]:
+    node, kind = at
     return {
         "event": kind,
         "cell": call.cell.name,
+        **_node_of(call, node),
         "count": len(after),
         "created": list(islice((name for name in after if name not in before), NAMES_MAX)),
         "changed": list(islice((name for name in after if name in before and before[name] != after[name]), NAMES_MAX)),
@@ -225,25 +275,26 @@ _EVENT: Schema = {
             {
                 "event": TEXT, "cell": TEXT, "count": COUNT, "created": array_of(TEXT), "changed": array_of(TEXT),
                 "deleted": array_of(TEXT),
-            }
+            },
+            {"node": COUNT},
         ),
-        object_of({"event": TEXT, "cell": TEXT, "count": COUNT, "tasks": array_of(TABLE_TASK)}),
+        object_of({"event": TEXT, "cell": TEXT, "count": COUNT, "tasks": array_of(TABLE_TASK)}, {"node": COUNT}),
     ]
 }  # fmt: skip
 
-ROUTES = (
-    Route(
-        "GET", "/v1/events",
-        "Follow the node: figures every second (names as in /v1/series), changes of topics, groups and tablets, tasks "
-        "of sorted tables, those that take no writes, and those that topics feed, tablets with transactions in doubt, "
-        "compacted partitions that are cleaned; "
-        "JSON lines or server-sent events, by Accept",
-        follow, None, cluster=AclOperation.DESCRIBE,
-        streams=(
-            _EVENT,
-            {
-                "event": "topics", "cell": "0", "count": 5, "created": ["orders"], "changed": [], "deleted": [],
-            },
-        ),
+FOLLOW_NODE = Route(
+    "GET", "/v1/events",
+    "Follow the node: figures every second (names as in /v1/series), changes of topics, groups and tablets, tasks "
+    "of sorted tables, those that take no writes, and those that topics feed, tablets with transactions in doubt, "
+    "compacted partitions that are cleaned; of several nodes those of all, `node` says which; "
+    "JSON lines or server-sent events, by Accept",
+    follow, None, cluster=AclOperation.DESCRIBE,
+    streams=(
+        _EVENT,
+        {
+            "event": "topics", "cell": "0", "count": 5, "created": ["orders"], "changed": [], "deleted": [],
+        },
     ),
+    place=nowhere_else,
 )  # fmt: skip
+ROUTES = (FOLLOW_NODE,)

@@ -42,6 +42,24 @@ async def with_other_rows(call: Call, route: Route, topic: Topic, own: dict[str,
     return {**own, "partitions": _rows_of_leaders(call, topic, own["partitions"], told)}
 
 
+async def with_other_tablets(
+    call: Call, route: Route, topic: Topic, own: Sequence[dict[str, Any]]
+) -> Sequence[dict[str, Any]]:
+    """Return facts of tablets of an ordered table, each from the node that runs it, which it names; `route`: lists them
+    at each node. State and cell are what the first node decides. As `with_other_parts`."""
+    if len(call.node.leaders.nodes) == 1:
+        return own
+    told = await _parts(call, route, topic)
+    by_node = {node: {row["index"]: row for row in theirs["tablets"]} for node, theirs in told.items()}
+    found, leaders = list[dict[str, Any]](), call.node.leaders
+    for row in own:
+        node = leaders.only_node(topic, (row["index"],))
+        theirs = row if node is None else by_node.get(node, {}).get(row["index"], row)
+        decided = {name: row[name] for name in ("state", "cell_id")}
+        found.append({**theirs, **decided, "node": leaders.number if node is None else node})
+    return found
+
+
 async def _parts(call: Call, route: Route, topic: Topic) -> dict[int, Any]:
     """Return the answers of the other nodes that run partitions of a topic, by number."""
     leaders = call.node.leaders

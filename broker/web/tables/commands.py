@@ -14,8 +14,10 @@ from pqbroker.broker.services.topics.finding import visible_topics
 from pqbroker.broker.services.topics.topic_schemas import typed_schema_of
 from pqbroker.broker.services.topics.topics import delete_topic
 from pqbroker.broker.web.resources.configs import config_texts
+from pqbroker.broker.web.resources.topic_parts import with_other_tablets
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Accepted, Call
+from pqbroker.broker.web.tables.routes import TABLETS
 from pqbroker.broker.web.tables.showing import facts, shown, shown_tablet, tablets_of
 from pqbroker.tables.mount import MountCommand
 from pqbroker.tables.paths import table_path
@@ -119,8 +121,9 @@ async def alter(call: Call) -> Any:
 async def list_tablets(call: Call) -> Any:
     topic, _ = find_typed(call, AclOperation.DESCRIBE, _name(call), or_static=True)
     page, has_more = call.page(tablets_of(topic)[call.query.get("after", -1) + 1 :])
+    own = [shown_tablet(topic, partition) for partition in page]
     return {
-        "tablets": [shown_tablet(topic, partition) for partition in page],
+        "tablets": await with_other_tablets(call, TABLETS, topic, own),
         "next": page[-1].index if has_more else None,
     }
 

@@ -15,6 +15,8 @@ from pqbroker.tables.paths import table_path
 
 NO_TABLETS = "none"
 """The state of a static table."""
+COUNTS = ("trimmed_row_count", "flushed_row_count", "total_row_count")
+"""Facts of a tablet that its own node knows."""
 
 
 def tablets_of(topic: Topic) -> Sequence[PartitionServer]:

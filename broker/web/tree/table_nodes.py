@@ -12,9 +12,10 @@ from pqbroker.broker.services.topics import directories
 from pqbroker.broker.web.routing.loading import LoadedLater
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Call
-from pqbroker.broker.web.tables.showing import shown, shown_tablet, tablets_of
+from pqbroker.broker.web.tables.showing import COUNTS, shown, shown_tablet, tablets_of
 from pqbroker.broker.web.tree.node import TreeNode, Write, attributes_of
 from pqbroker.conf.table_attributes import in_force
+from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.tables.attributes import check_attributes
 
@@ -88,7 +89,15 @@ def ordered_node(call: Call, below: Sequence[str], topic: Topic) -> TreeNode:
     }
     view = TableView(
         shown(topic), {"id": topic.record.topic_id.hex(), **({} if topic.record.is_static else of_queue)},
-        tablets_of(topic), partial(shown_tablet, topic), complete, partial(set_attributes, call, topic.record.name),
+        tablets_of(topic), partial(_shown, call, topic), complete, partial(set_attributes, call, topic.record.name),
         {} if topic.record.is_static else {"auto_trim_config": partial(set_auto_trim, call, topic.record.name)},
     )  # fmt: skip
     return table_node(call, below, view)
+
+
+def _shown(call: Call, topic: Topic, partition: PartitionServer) -> dict[str, Any]:
+    """Return all that is said of a tablet; of one that another node runs that node, without counts."""
+    shown, node = shown_tablet(topic, partition), call.node.leaders.only_node(topic, (partition.index,))
+    if node is None:
+        return shown
+    return {**{name: shown[name] for name in shown if name not in COUNTS}, "statistics": {}, "node": node}

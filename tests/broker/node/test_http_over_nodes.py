@@ -156,6 +156,17 @@ def test_rows_of_tables_of_the_other_node_are_inserted_and_read(nodes: SeveralNo
     assert (status, refused["error"]["code"]) == (400, "INVALID_ROW"), refused
 
 
+def test_counts_of_tablets_of_tables_come_from_their_nodes(nodes: SeveralNodes) -> None:
+    table = make_table_away(nodes, "counted")
+    assert call(nodes, f"tables/{table}/rows", {"rows": [{"a": 5}, {"a": 6}]})[0] == 200
+    (tablet,) = call(nodes, f"tables/{table}/tablets")[1]["tablets"]
+    assert (tablet["total_row_count"], tablet["node"], tablet["state"]) == (2, 2, "mounted")
+    assert tablet["statistics"]["disk_space"] > 0
+    assert json.loads(command("table", "describe", f"//{table}", "--json", "--http", nodes.http))["tablets"] == [tablet]
+    (shown,) = call(nodes, f"tree//{table}/@tablets")[1]
+    assert (shown["node"], shown["statistics"], "total_row_count" in shown) == (2, {}, False)
+
+
 def test_a_topic_of_both_nodes_is_followed_whole(nodes: SeveralNodes) -> None:
     spread(nodes, "tailed")
     values = write_everywhere(nodes, "tailed", 12)

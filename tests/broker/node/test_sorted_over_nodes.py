@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import pytest
 
-from tests.broker.node.test_http_over_nodes import call, is_served_by_both
+from tests.broker.node.test_http_over_nodes import call, is_served_by_both, open_stream
 from tests.support.several_nodes import SeveralNodes, several_nodes
 from tests.support.waiting import wait_until
 
@@ -154,6 +154,32 @@ def test_facts_of_tablets_come_from_their_nodes(nodes: SeveralNodes) -> None:
     away = next(tablet for tablet in listed if tablet["node"] == 2)
     shown = call(nodes, f"tree//sys/tablets/{away['tablet_id']}/@node")[1]
     assert shown == 2
+
+
+def test_events_tell_of_tablets_and_tasks_of_both_nodes(nodes: SeveralNodes) -> None:
+    wait_until(lambda: is_served_by_both(nodes), "both nodes have open cells", PATIENCE_S)
+    with open_stream(nodes, "events") as stream:
+        events = (json.loads(line) for line in stream)
+        next(event for event in events if event["event"] == "figures")
+        at = spread(nodes, "followed")
+        tablets = {one["index"]: str(one["tablet_id"]) for one in call(nodes, "tables/followed/tablets")[1]["tablets"]}
+        missing = {(tablets[index], node) for index, node in at.items()}
+        while missing:
+            event = next(event for event in events if event["event"] == "tablets")
+            missing -= {(tablet, event["node"]) for tablet in event["created"]}
+        for index in range(TABLETS):
+            assert write(nodes, "followed", {SPAN * index: "x"})[0] == 200
+        assert call(nodes, "tables/followed/unmount", {})[0] == 200
+        missing = {(tablets[index], node) for index, node in at.items()}
+        while missing:
+            event = next(event for event in events if event["event"] == "table_tasks")
+            ended = {str(task["tablet_id"]) for task in event["tasks"] if task["ended_ms"] is not None}
+            missing -= {(tablet, event["node"]) for tablet in ended}
+        assert ask(nodes, "DELETE", "tables/followed", None)[0] == 204
+        missing = {(tablets[index], node) for index, node in at.items()}
+        while missing:
+            event = next(event for event in events if event["event"] == "tablets")
+            missing -= {(tablet, event["node"]) for tablet in event["deleted"]}
 
 
 def test_tablets_of_the_other_node_are_resharded_there(nodes: SeveralNodes) -> None:
