@@ -46,7 +46,7 @@ class StatesElsewhere:
         self._asking: dict[int, asyncio.Task[ToldStates | None]] = {}
 
     async def look(self, call: Call, wait_s: float) -> Mapping[int, ToldStates]:
-        """Return the states of nodes that have changed since the last look, by their numbers, and come within a time."""
+        """Return the states of nodes that have changed since the last look and come in time, by their numbers."""
         if call.node.others() is None:
             return {}
         for node in call.node.leaders.others:

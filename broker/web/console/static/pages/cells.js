@@ -1,6 +1,7 @@
 // Cells and their bundles, and tablets that move between cells; made and removed where pages may change something.
 import { html, useState } from "/console/vendor/htm-preact.js";
 import { name, useDoor, useRights } from "/console/doors.js";
+import { Nodes } from "/console/pages/nodes.js";
 import { Change, Table, Trouble } from "/console/parts.js";
 import { count, moment, span } from "/console/units.js";
 
@@ -14,6 +15,7 @@ export function Cells() {
   const cells = useDoor("/v1/cells", 3);
   const bundles = useDoor("/v1/bundles", 3);
   const moves = useDoor("/v1/moves", 2);
+  const nodes = useDoor("/v1/node", 10).data?.nodes ?? 1;
   const mayChange = useRights().may("cluster", "alter");
   const done = () => { cells.reload(); bundles.reload(); };
   return html`<h2>Cells</h2><p class="dim">A cell is a unit of storage that holds tablets: each opens, fails and recovers alone. A bundle is a group of cells; a topic names the bundle whose cells hold it (pq.bundle).</p>
@@ -21,11 +23,13 @@ export function Cells() {
     ${cells.data && html`<${Table} keyOf=${(one) => one.id} rows=${cells.data.cells} empty="None." columns=${[
       ["cell", (one) => one.id, "number", (one) => one.id], ["bundle", (one) => one.bundle, "text", (one) => one.bundle],
       ["health", (one) => html`<${Health} of=${one.health} />`, "", (one) => one.health],
+      ...(nodes > 1 ? [["node", (one) => one.node ?? html`<span class="dim">none</span>`, "number", (one) => one.node ?? 0]] : []),
       ["tablets", (one) => count(one.tablets), "number", (one) => one.tablets], ["generation", (one) => count(one.generation), "number spare", (one) => one.generation ?? -1],
       ["why", (one) => one.cause, "text"],
       ...(mayChange ? [["", (one) => one.id !== SYSTEM_CELL && html`<${RemoveCell} key=${one.id} cell=${one} done=${done} />`]] : []),
     ]} />`}
     ${mayChange && bundles.data && html`<${NewCell} bundles=${bundles.data.bundles} done=${done} />`}
+    ${nodes > 1 && html`<${Nodes} total=${nodes} />`}
     <h3>Bundles</h3><${Trouble} problem=${bundles.problem} />
     ${bundles.data && html`<${Table} keyOf=${(one) => one.name} rows=${bundles.data.bundles} empty="None." columns=${[
       ["bundle", (one) => one.name, "name", (one) => one.name], ["health", (one) => (one.cells.length ? html`<${Health} of=${one.health} />` : ""), "", (one) => one.health],
