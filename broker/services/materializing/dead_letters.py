@@ -6,6 +6,7 @@ They are durable there before the progress passes them: a crash between the two 
 import asyncio
 from collections.abc import Sequence
 
+from pqbroker.broker.services.materializing.fed_elsewhere import FedElsewhere
 from pqbroker.broker.services.tables.callers import TablesNode, TablesOpening
 from pqbroker.broker.services.topics.partitions import check_batch
 from pqbroker.broker.services.topics.record_checks import preparation_of
@@ -15,32 +16,37 @@ from pqbroker.storage.tablets.scheme_materializations import MaterializationReco
 from pqbroker.tables.refusals import TableError
 
 
-def letter_bytes_max(node: TablesNode, opened: TablesOpening, record: MaterializationRecord) -> int | None:
+def letter_bytes_max(opened: TablesOpening, record: MaterializationRecord) -> int | None:
     """Return the bytes of a batch of dead letters at most; None: no topic takes them. TableError NO_LETTER_TOPIC."""
-    return _topic(node, opened, record).config.max_message_bytes if record.letter_topic else None
+    return _topic(opened, record).config.max_message_bytes if record.letter_topic else None
 
 
 async def send_letters(
     node: TablesNode, opened: TablesOpening, record: MaterializationRecord, batches: Sequence[memoryview]
 ) -> None:
-    """Write batches of dead letters. TableError NO_LETTER_TOPIC, KafkaError as of a produce; CommitRefused, ShardLost.
-    """
+    """Write batches of dead letters, at the node that leads the topic's first partition. TableError NO_LETTER_TOPIC,
+    and what another node refuses; KafkaError as of a produce; CommitRefused, ShardLost."""
     for batch in batches:
-        topic = _topic(node, opened, record)
-        header, weights = check_batch(topic, batch), None
-        preparation = preparation_of(topic)
-        if preparation is not None:
-            batch, header, weights = await asyncio.to_thread(preparation.apply, batch, read_header(batch))
-        await topic.partitions[0].write(batch, header, weights)
+        topic = _topic(opened, record)
+        number = node.leaders.only_node(topic, (0,))
+        if number is None:
+            await write_letters(topic, batch)
+        else:
+            await FedElsewhere(node, number).letters(topic, batch)
 
 
-def _topic(node: TablesNode, opened: TablesOpening, record: MaterializationRecord) -> Topic:
+async def write_letters(topic: Topic, batch: memoryview) -> None:
+    """Write a batch of dead letters to the first partition of a topic of this node. Raises as a produce."""
+    header, weights = check_batch(topic, batch), None
+    preparation = preparation_of(topic)
+    if preparation is not None:
+        batch, header, weights = await asyncio.to_thread(preparation.apply, batch, read_header(batch))
+    await topic.partitions[0].write(batch, header, weights)
+
+
+def _topic(opened: TablesOpening, record: MaterializationRecord) -> Topic:
     topic = opened.topics.get(record.letter_topic)
     if topic is None:
         text = f"there is no topic {record.letter_topic!r}, which takes the dead letters"
         raise TableError("NO_LETTER_TOPIC", text, "Create it, or drop the materialization and make it without.")
-    cell = node.leaders.foreign_cell(topic, (0,))
-    if cell is not None:
-        text = f"partition 0 of {record.letter_topic!r}, which takes the dead letters, is run by another node"
-        raise TableError("OTHER_NODE", text, f"Move its cell: `pqbroker cell move {cell} --node 1`.")
     return topic

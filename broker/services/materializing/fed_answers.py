@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from pqbroker.broker.ground.refusals import translate
+from pqbroker.broker.services.materializing.dead_letters import write_letters
 from pqbroker.broker.services.materializing.fed_elsewhere import FedWork
 from pqbroker.broker.services.materializing.fed_partitions import read_slice, span_of
 from pqbroker.broker.services.materializing.fed_writes import write_fed
@@ -12,6 +13,7 @@ from pqbroker.broker.services.tables.callers import TablesNode, TablesOpening
 from pqbroker.broker.services.topics.partitions import unknown_topic
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.store_refusals import not_leader
+from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.ids import TabletId
@@ -45,11 +47,17 @@ async def answer_fed(node: TablesNode, asked: dict[str, Any], body: bytes) -> tu
 async def _done(node: TablesNode, work: FedWork, asked: dict[str, Any], body: bytes) -> tuple[Any, bytes]:
     opened = node.cell.current
     if work is FedWork.SPANS:
-        spans = [span_of(_partition(opened, asked, int(index))) for index in asked["partitions"]]
+        topic = _topic(opened, asked)
+        spans = [span_of(_partition(topic, int(index))) for index in asked["partitions"]]
         return {"spans": spans}, b""
     if work is FedWork.SLICE:
-        found = await read_slice(_partition(opened, asked, int(asked["partition"])), int(asked["start"]))
+        found = await read_slice(_partition(_topic(opened, asked), int(asked["partition"])), int(asked["start"]))
         return {"end": found.end, "aborted": found.aborted}, b"".join(found.records)
+    if work is FedWork.LETTERS:
+        topic = _topic(opened, asked)
+        _partition(topic, 0)
+        await write_letters(topic, memoryview(bytearray(body)))  # offsets are stamped into it
+        return {}, b""
     table = opened.sorted_tables.by_id(bytes.fromhex(asked["table"]))
     if table is None:
         raise TableError("TABLE_CHANGED", "the table was deleted meanwhile", "Nothing is left to do.")
@@ -77,10 +85,17 @@ async def _write(node: TablesNode, table: SortedTable, asked: dict[str, Any], bo
     await write_fed(node.cell.current.commits, node.settings, table, by_tablet, move)
 
 
-def _partition(opened: TablesOpening, asked: dict[str, Any], index: int) -> PartitionServer:
-    """Return a partition that this node runs. KafkaError."""
+def _topic(opened: TablesOpening, asked: dict[str, Any]) -> Topic:
+    """KafkaError."""
     topic = opened.topics.by_id(bytes.fromhex(asked["topic"]))
-    if topic is None or not 0 <= index < len(topic.partitions):
+    if topic is None:
+        raise unknown_topic()
+    return topic
+
+
+def _partition(topic: Topic, index: int) -> PartitionServer:
+    """Return a partition that this node runs. KafkaError."""
+    if not 0 <= index < len(topic.partitions):
         raise unknown_topic()
     partition = topic.partitions[index]
     if not partition.is_loaded and not partition.is_unmounted:

@@ -2,6 +2,7 @@
 
     spans     where partitions stand                     slice   records of one partition
     progress  what the first tablet of the table keeps   write   rows with progress, all for tablets of that node
+    letters   a batch of dead letters for a topic
 
 What the other node refuses is refused here by the same code; an answer that is lost is asked for again, since progress
 moves only from where it stood.
@@ -36,6 +37,7 @@ class FedWork(StrEnum):
     SLICE = "slice"
     PROGRESS = "progress"
     WRITE = "write"
+    LETTERS = "letters"
 
 
 async def look_elsewhere(
@@ -104,6 +106,10 @@ class FedElsewhere:
         }  # fmt: skip
         body = b"".join(encode_fed_rows(rows) for rows in by_tablet.values())
         await self._ask(FedWork.WRITE, asked, body)
+
+    async def letters(self, topic: Topic, batch: memoryview) -> None:
+        """Write a batch of dead letters to the first partition of a topic there."""
+        await self._ask(FedWork.LETTERS, {"topic": topic.record.topic_id.hex()}, bytes(batch))
 
     async def _ask(self, work: FedWork, asked: dict[str, Any], body: bytes = b"") -> tuple[dict[str, Any], bytes]:
         others = self._node.others()

@@ -218,7 +218,7 @@ class Feed:
         document = {
             **fed.document(), "partition": partition, "start": start, "end": found.end,
             "aborted": found.aborted, "letters_max": LETTERS_MAX,
-            "letter_batch_bytes_max": letter_bytes_max(self._node, self.opened, self.record),
+            "letter_batch_bytes_max": letter_bytes_max(self.opened, self.record),
             "memory_bytes_max": self._node.settings.sql_memory_bytes_max,
         }  # fmt: skip
         async with self._share.slots, aclosing(self._answers(document, found.records)) as answers:

@@ -7,8 +7,10 @@ from functools import partial
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
-from tests.broker.node.test_http_over_nodes import call, is_served_by_both
+from tests.broker.node.test_groups_over_nodes import at_node, leaders
+from tests.broker.node.test_http_over_nodes import call, is_led, is_served_by_both
 from tests.broker.node.test_http_over_nodes import spread as spread_topic
 from tests.broker.node.test_sorted_over_nodes import PATIENCE_S, ask, nodes_of
 from tests.support.several_nodes import SeveralNodes, several_nodes
@@ -56,6 +58,26 @@ def test_a_table_of_the_second_node_is_fed_exactly_once_beside_its_death(nodes: 
     assert rows(nodes, there) == dict.fromkeys(KEYS, "2")
     assert describe(nodes, there)["dead_letter_count"] == PARTITIONS
     wait_until(lambda: is_served_by_both(nodes), "the cells are back", PATIENCE_S)
+
+
+def test_dead_letters_go_to_a_topic_of_the_second_node(nodes: SeveralNodes) -> None:
+    lettered = make(nodes, "lettered", [[]], lambda at: at == {0: 1})
+    for number in range(10):
+        letters = f"letters{number}"
+        assert call(nodes, "topics", {"name": letters, "partitions": 1})[0] == 201
+        admin = AdminClient(at_node(nodes, 1))
+        wait_until(partial(is_led, admin, letters), "a leader", PATIENCE_S)
+        if leaders(admin, letters) == {2}:
+            break
+    new = {"topic": f"{lettered}-in", "table": lettered, "columns": COLUMNS, "dead_letter_topic": letters}
+    assert call(nodes, "materializations", new)[0] == 201
+    unusable = [{"value": f"no key {number}", "partition": number} for number in range(PARTITIONS)]
+    assert call(nodes, f"topics/{lettered}-in/records", {"records": unusable})[0] == 201
+    wait_until(partial(is_fed, nodes, lettered, PARTITIONS), "letters are counted", PATIENCE_S)
+    assert describe(nodes, lettered)["dead_letter_count"] == PARTITIONS
+    status, told = call(nodes, f"topics/{letters}/records?partition=0")
+    assert status == 200, told
+    assert sorted(record["value"] for record in told["records"]) == [one["value"] for one in unusable]
 
 
 def test_a_table_whose_first_tablet_alone_is_elsewhere_says_what_to_do(nodes: SeveralNodes) -> None:

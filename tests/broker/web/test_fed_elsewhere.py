@@ -11,6 +11,7 @@ from pqbroker.broker.services.materializing.fed_elsewhere import FedElsewhere
 from pqbroker.broker.services.materializing.fed_partitions import read_slice, span_of
 from pqbroker.broker.web.peer_calls import PeerCalls
 from pqbroker.pq.serving.topic import Topic
+from pqbroker.protocol.records import Record, encode_batch
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.feed_progress import DeadLetter, FeedMove, RunLetters
 from pqbroker.tables.serving.table import SortedTable
@@ -86,6 +87,21 @@ async def test_rows_and_progress_are_written_together_and_once(web: Web) -> None
     assert await rows_of(web, {"key": "k"}) == [{"key": "k", "value": "v", "timestamp_ms": None}]
 
 
+async def test_dead_letters_are_written_there_as_here(web: Web) -> None:
+    await make(web)
+    await web.node.create_topic("letters", 1)
+    letters = web.node.server.node.cell.current.topics.get("letters")
+    assert letters is not None
+    batch = encode_batch([Record(key=b"k", value=b"no row"), Record(key=None, value=b"no key")])
+    for count in (1, 2):
+        await elsewhere(web).letters(letters, memoryview(batch))
+        assert letters.partitions[0].state.end_offset == 2 * count
+    assert await refused(elsewhere(web).letters(letters, memoryview(bytes(61)))) == "INVALID_RECORD"
+    another = Topic(replace(letters.record, topic_id=bytes(16)), letters.config, web.node.server.node.settings)
+    assert await refused(elsewhere(web).letters(another, memoryview(batch))) == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert letters.partitions[0].state.end_offset == 4
+
+
 async def test_a_table_that_was_altered_or_takes_no_rows_refuses_them(web: Web) -> None:
     await make(web)
     there, known = elsewhere(web), table_of(web)
@@ -136,7 +152,6 @@ async def test_a_node_that_is_away_or_lies_is_named(web: Web, answer: Any) -> No
     "asked",
     [
         {"feed": "dance"}, {"feed": 5}, {"feed": "spans"}, {"feed": "spans", "topic": "x", "partitions": [0]},
-        {"feed": "spans", "topic": "00", "partitions": 5}, {"feed": "slice", "topic": "00", "partition": "x"},
         {"feed": "progress", "table": None}, {"feed": "progress", "table": "x"},
     ],
 )  # fmt: skip
@@ -162,3 +177,17 @@ async def test_what_is_no_write_is_refused(web: Web, wrong: Any) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         await PeerCalls(web.node.server.node).answer(json.loads(json.dumps(asked)), b"")
     assert table.tablets[0].progress.offset_of(RUN, 0) is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"feed": "spans", "partitions": 5}, {"feed": "spans", "partitions": ["x"]},
+        {"feed": "slice", "partition": "x", "start": 0}, {"feed": "slice", "partition": 0},
+    ],
+)  # fmt: skip
+async def test_what_is_no_read_is_refused(web: Web, wrong: Any) -> None:
+    await make(web)
+    asked = {"topic": topic_of(web).record.topic_id.hex(), **wrong}
+    with pytest.raises(ValueError):  # noqa: PT011
+        await PeerCalls(web.node.server.node).answer(asked, b"")
