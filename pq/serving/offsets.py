@@ -215,7 +215,7 @@ class GroupOffsets:
     @property
     def awaited(self) -> Sequence[str]:
         """Return the topics of which some offsets are not known."""
-        return tuple(self._awaited)
+        return tuple(sorted(self._awaited))
 
     def take_copy(
         self, topic: str, partitions: Sequence[PartitionServer],

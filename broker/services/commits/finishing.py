@@ -124,7 +124,7 @@ class Finishing:
     async def look(self) -> None:
         """End what can be ended now."""
         homes = {resolution.home for resolution in self._resolutions.waiting()}
-        for number in self._unfinished.participants | homes:
+        for number in sorted(self._unfinished.participants | homes):
             await self._look_at(number)
         for number in list(self._dropped):
             await self._drop(number)

@@ -66,7 +66,8 @@ async def _try(topics: Topics, image: TransactionalImage, coordinator_epoch: int
     """Ask for all that is left, in one turn of the loop but for groups that commit just now; wait for the outcomes."""
     while busy := next(filter(topics.offsets.is_committing, left.offsets), None):
         await topics.offsets.settled(busy)  # what was asked for before us must not land behind us
-    markers = {partition: _begin_marker(topics, image, coordinator_epoch, partition) for partition in left.partitions}
+    each = sorted(left.partitions)
+    markers = {partition: _begin_marker(topics, image, coordinator_epoch, partition) for partition in each}
     commits = {group_id: _begin_commit(topics, group_id, offsets) for group_id, offsets in left.offsets.items()}
     for partition, marker in markers.items():
         if await _is_written(partition, marker, left):

@@ -79,7 +79,7 @@ class EndRounds:
         if len(decided.partitions) + len(decided.offsets) > WRITES_AT_ONCE:
             return False
         storage = coordinator.storage
-        for partition in decided.partitions:
+        for partition in sorted(decided.partitions):
             server = find_server(self._topics, partition)
             if server is None:
                 continue
@@ -155,7 +155,7 @@ class EndRounds:
     def _marker_parts(self, endings: Sequence[Ending]) -> Mapping[PartitionId, MarkersPart]:
         found: dict[PartitionId, tuple[PartitionServer, list[Ending]]] = {}
         for ending in endings:
-            for partition in ending.decided.partitions:
+            for partition in sorted(ending.decided.partitions):
                 server = find_server(self._topics, partition)
                 if server is not None:
                     found.setdefault(partition, (server, []))[1].append(ending)
