@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import logging
+import os
+import random
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
@@ -199,9 +201,12 @@ def _first(error: BaseException) -> BaseException:
 
 @contextmanager
 def _known_chance(seed: int) -> Iterator[None]:
-    """Ids that the scheme draws from chance come from the seed: topics start in the order of their ids."""
-    with patch.object(secrets, "token_bytes", Random(f"{seed} secrets").randbytes):
+    """Have what the broker draws from chance come from the seed: topics, for one, start in the order of their ids."""
+    drawn, state = Random(f"{seed} secrets").randbytes, random.getstate()
+    random.seed(f"{seed} random")
+    with patch.object(secrets, "token_bytes", drawn), patch.object(os, "urandom", drawn):
         yield
+    random.setstate(state)
 
 
 @contextmanager

@@ -154,6 +154,7 @@ class NodesClient:
         producer: tuple[int, int, int],
         name: str | None = None,
         *,
+        key: bytes | None = None,
         is_first: bool = False,
     ) -> Answer | None:
         """Send a batch to the leader; None: nobody knows what became of it. `producer`: id, epoch and sequence;
@@ -162,7 +163,7 @@ class NodesClient:
         if not leader:
             return None
         identifier, epoch, sequence = producer
-        records = [Record(number, self.cluster.clock(), None, value, ()) for number, value in enumerate(values)]
+        records = [Record(number, self.cluster.clock(), key, value, ()) for number, value in enumerate(values)]
         batch = encode_batch(
             records, producer_id=identifier, producer_epoch=epoch, base_sequence=sequence,
             attributes=0 if name is None else TRANSACTIONAL,

@@ -33,6 +33,8 @@ class SimulatedProcess:
         """Server of the node; None until it serves."""
         self.ends: list[Callable[[], None]] = []
         """Called when it dies."""
+        self.work: set[asyncio.Task[Any]] = set()
+        """Tasks that it was given from outside, so that they are not forgotten."""
         self.kill_delay_s = 0.0
         """Seconds that SIGKILL takes, as where the process waits for its disk."""
         self._loop = loop

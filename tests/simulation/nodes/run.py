@@ -5,6 +5,7 @@ import hashlib
 from dataclasses import dataclass
 from random import Random
 
+from tests.simulation.inline_workers import inline_workers
 from tests.simulation.ledger import Violation, expect
 from tests.simulation.loop import Stuck
 from tests.simulation.nodes.cluster import Cluster, replaced
@@ -16,7 +17,9 @@ from tests.simulation.run import SimulationFailed, _first, _known_chance, collec
 
 DRAIN_S = 240.0
 THREAD_S = 0.002
-TEXTS = {"auto.create.topics.enable": "false", "pqbroker.loop.lag.sample.ms": "1000"}
+TEXTS = {
+    "auto.create.topics.enable": "false", "log.cleaner.backoff.ms": "1000", "pqbroker.loop.lag.sample.ms": "1000",
+}  # fmt: skip
 """Settings of the broker. Its loop is never late, so that is seldom looked at."""
 ENDS_MAX = 20
 
@@ -38,7 +41,7 @@ def run_nodes(seed: int, variant: Variant = WHOLE) -> NodesOutcome:
     """Play a seed, of a broker that may be broken on purpose. SimulationFailed."""
     defects: list[str] = []
     try:
-        with variant(), _known_chance(seed), defects_logged(defects), collected_once():
+        with variant(), _known_chance(seed), inline_workers(), defects_logged(defects), collected_once():
             outcome = _played(seed, defects)
         expect(not defects, f"defects: {defects}")
     except (ExceptionGroup, AssertionError, Stuck) as error:
@@ -96,8 +99,8 @@ async def _whole(loop: NodesLoop, seed: int, count: int, *, has_locks: bool) -> 
         await cluster.stop()
     records = sum(len(book.log) for book in story.books.values())
     ends = [planned.end.name for transactor in story.transactors for planned in transactor.done]
-    facts = repr((records, ends, sorted(story.counts.items()), loop.time()))
-    digest = hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()
     counts = story.counts
     commits = sum(cell.faults.commits for cell in cluster.directory.cells.values())
+    facts = repr((records, commits, ends, sorted(counts.items()), loop.time()))
+    digest = hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()
     return NodesOutcome(digest, records, commits, len(loop.processes), counts["transactions"], counts["offsets"])

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 from pqbroker.pq.log.consumers import ConsumerOffset
@@ -32,11 +34,19 @@ from pqbroker.protocol.messages.txn_offset_commit import (
 from tests.simulation.ledger import GroupBook, PartitionBook, Value, expect
 from tests.simulation.nodes.client import BACK_OFF_S, GROUP, TRANSACTION, NodesClient, Owners, ReadBatches
 from tests.simulation.nodes.cluster import Cluster
+from tests.simulation.nodes.table_story import TableStory
 
-TOPIC, TRANSACTED = "t", "x"
-PARTITIONS = 4
+TOPIC, TRANSACTED, CLEANED = "t", "x", "c"
+PARTITIONS, CLEANED_PARTITIONS = 4, 2
+CLEANED_SHARE = 0.5
+"""Share of the runs whose transactions write to a compacted topic too."""
+CLEANED_CONFIG = {
+    "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "500", "delete.retention.ms": "1000"
+}  # fmt: skip
 TRIES = 6
 SIZES = (0, 30, 900, 6000)
+TABLES_SHARE = 0.4
+"""Share of the runs with tables."""
 Place = tuple[str, int]
 
 
@@ -48,11 +58,15 @@ class NodesStory:
         self.seed = seed
         self.owners = Owners()
         self._decoded = ReadBatches()
-        self.is_ending = False
         self.books: dict[Place, PartitionBook] = {}
         self.groups = {name: GroupBook(name) for name in ("g", "h")}
         self.transactors = [Transactor(self, number) for number in range(2)]
         self.counts: Counter[str] = Counter()
+        has_tables = self.chance("has tables").random() < TABLES_SHARE
+        own = self.client("tables"), self.chance("tables"), self.counts
+        self.tables = TableStory(cluster, *own) if has_tables else None
+        self.has_cleaned = self.chance("has cleaned").random() < CLEANED_SHARE
+        self.is_ending = False
 
     def chance(self, name: str) -> Random:
         return Random(f"{self.seed} {name}")
@@ -63,11 +77,16 @@ class NodesStory:
     def book(self, place: Place) -> PartitionBook:
         return self.books.setdefault(place, PartitionBook(f"{place[0]}-{place[1]}"))
 
-    async def create(self, name: str, partitions: int = PARTITIONS) -> None:
+    async def create(
+        self, name: str, partitions: int = PARTITIONS, config: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         """Create a topic whose tablets lie in several cells; return when it exists."""
         client = self.client(f"create {name}")
-        config = CreatableTopicConfig(name="pq.partitions.per.tablet", value="1")
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=[config])
+        configs = [
+            CreatableTopicConfig(name=key, value=text)
+            for key, text in {"pq.partitions.per.tablet": "1", **config}.items()
+        ]
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
         while True:
             told = await client.ask_any(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
             if told is not None and told.topics[0].error_code in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
@@ -78,6 +97,8 @@ class NodesStory:
         """Live until the run ends, and until everything sent is acknowledged."""
         for name in (TOPIC, TRANSACTED):
             await self.create(name)
+        if self.has_cleaned:
+            await self.create(CLEANED, CLEANED_PARTITIONS, CLEANED_CONFIG)
         async with asyncio.TaskGroup() as tasks:
             for index in range(PARTITIONS):
                 tasks.create_task(self._produce((TOPIC, index)))
@@ -86,6 +107,8 @@ class NodesStory:
                 tasks.create_task(self._commit_offsets(group))
             for transactor in self.transactors:
                 tasks.create_task(transactor.run())
+            if self.tables is not None:
+                tasks.create_task(self.tables.run(self))
             tasks.create_task(self._make_topics(tasks))
 
     async def _make_topics(self, tasks: asyncio.TaskGroup) -> None:
@@ -184,12 +207,17 @@ class NodesStory:
             book.whole(0, end, [(at, Value.of(value)) for at, value in records])
         for group in self.groups.values():
             await _again(lambda group=group: self.look_at_offsets(group, client))
-        seen = {(TRANSACTED, index): await self._committed(client, index) for index in range(PARTITIONS)}
+        places = [(TRANSACTED, index) for index in range(PARTITIONS)]
+        if self.has_cleaned:
+            places += [(CLEANED, index) for index in range(CLEANED_PARTITIONS)]
+        seen = {place: await self._committed(client, place) for place in places}
         for transactor in self.transactors:
             await transactor.verify(seen, client)
+        if self.tables is not None:
+            await self.tables.verify()
 
-    async def _committed(self, client: NodesClient, index: int) -> list[bytes]:
-        records, _ = await self._all(client, (TRANSACTED, index), is_committed=True)
+    async def _committed(self, client: NodesClient, place: Place) -> list[bytes]:
+        records, _ = await self._all(client, place, is_committed=True)
         return [value for _, value in records]
 
     async def _all(
@@ -218,10 +246,12 @@ class TransactionEnd(Enum):
 
 @dataclass(slots=True)
 class PlannedTransaction:
-    """One transaction: where it writes its record, and whether it moves its group's offset."""
+    """One transaction: where it writes its record, in topics that are cleaned too, and whether it moves its group's
+    offset."""
 
     number: int
     places: list[Place]
+    cleaned: list[Place]
     has_offset: bool
     is_commit: bool
     end: TransactionEnd = TransactionEnd.ABORTED
@@ -255,8 +285,9 @@ class Transactor:
         while not self.story.is_ending:
             await asyncio.sleep(self._chance.expovariate(2))
             places = [(TRANSACTED, index) for index in range(PARTITIONS) if self._chance.random() < 0.6]
+            places = places or [(TRANSACTED, 0)]
             planned = PlannedTransaction(
-                len(self.done), places or [(TRANSACTED, 0)], self._chance.random() < 0.5, self._chance.random() < 0.8
+                len(self.done), places, self._cleaned(places), self._chance.random() < 0.5, self._chance.random() < 0.8
             )
             self.done.append(planned)
             try:
@@ -265,6 +296,10 @@ class Transactor:
             except _Failed:
                 await self._begin()
         await self._begin()
+
+    def _cleaned(self, places: list[Place]) -> list[Place]:
+        has_any = self.story.has_cleaned
+        return [(CLEANED, index) for _, index in places if has_any and index < CLEANED_PARTITIONS]
 
     async def _begin(self) -> None:
         """Have a new epoch; the transaction that was open is aborted, or was committed before."""
@@ -278,14 +313,17 @@ class Transactor:
 
     async def _transact(self, planned: PlannedTransaction) -> None:
         name, (identifier, epoch) = self.name, self._claim
-        topic = AddPartitionsToTxnTopic(name=TRANSACTED, partitions=[index for _, index in planned.places])
+        topics = [
+            AddPartitionsToTxnTopic(name=places[0][0], partitions=[index for _, index in places])
+            for places in (planned.places, planned.cleaned) if places
+        ]  # fmt: skip
         await self._step(
             AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=name, v3_and_below_producer_id=identifier,
-                v3_and_below_producer_epoch=epoch, v3_and_below_topics=[topic],
+                v3_and_below_producer_epoch=epoch, v3_and_below_topics=topics,
             ), 3,
         )  # fmt: skip
-        for place in planned.places:
+        for place in planned.places + planned.cleaned:
             await self._write(place, self.value(planned.number))
         if planned.has_offset:
             await self._step(
@@ -318,7 +356,8 @@ class Transactor:
         sequence = self._sequences.get(place, 0)
         self._sequences[place] = sequence + 1
         for _ in range(TRIES):
-            told = await self._client.produce(place, [value], (*self._claim, sequence), self.name)
+            key = self.name.encode() if place[0] == CLEANED else None
+            told = await self._client.produce(place, [value], (*self._claim, sequence), self.name, key=key)
             if told is not None and told[0] is ErrorCode.NONE:
                 return
             await asyncio.sleep(BACK_OFF_S)
@@ -344,6 +383,7 @@ class Transactor:
             expect(not is_seen or planned.end is not TransactionEnd.ABORTED, f"{planned} of {self.name} is seen")
             if is_seen and planned.has_offset:
                 offset = planned.number
+        self._verify_cleaned(seen)
         found_offsets: dict[int, int] = {}
 
         async def look() -> bool:
@@ -353,6 +393,19 @@ class Transactor:
         await _again(look)
         is_right = set(found_offsets.values()) == {offset}
         expect(is_right, f"{self.name} has the offsets {found_offsets}, its last transaction has {offset}")
+
+    def _verify_cleaned(self, seen: dict[Place, list[bytes]]) -> None:
+        """Of the committed records of a key the last one is there, and those before it are in order, as far as they are
+        left."""
+        own = b"%d:" % self.number
+        for place in (place for place in seen if place[0] == CLEANED):
+            found = [int(value.split(b":")[1]) for value in seen[place] if value.startswith(own)]
+            committed = [
+                planned.number for planned in self.done
+                if place in planned.cleaned and self.value(planned.number) in seen[planned.places[0]]
+            ]  # fmt: skip
+            is_right = found == sorted(set(found)) and set(found) <= set(committed) and found[-1:] == committed[-1:]
+            expect(is_right, f"{place} has the records {found} of {self.name}, which committed {committed}")
 
 
 def _codes(told: Any) -> list[int]:

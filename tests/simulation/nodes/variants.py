@@ -4,19 +4,29 @@ epoch        an owner that was replaced writes on
 reclaim      a node removes from a cell what its copy of the scheme does not name, however old that is
 coordinator  a coordinator of the past writes on, and partitions take what it asks for
 none         offsets of a cell that is not open are "no offset"
+held         a commit of offsets that was held is made though a later one has its partitions
+decision     a node drops prepared rows of a commit of tables whose home it does not know
+aborted      the cleaner takes records of aborted transactions for the last ones of their keys
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
 
 from pqbroker.broker.node.served_partitions import ServedPartitions
 from pqbroker.broker.services.cells.data_cells import DataCells
+from pqbroker.broker.services.commits import finishing
+from pqbroker.pq.log.producer_transactions import AbortedBatches
+from pqbroker.pq.serving.held_commits import Enqueue, HeldCommits, Offsets, Outcomes
 from pqbroker.pq.serving.offsets import GroupOffsets
+from pqbroker.pq.transactions.commit_states import PreparedEnd, end_of_prepared
+from pqbroker.protocol.records import BatchHeader
 from pqbroker.storage.ids import CellId
 from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.scheme_mark import SchemeMark
+from pqbroker.tables.work import log_cleaning
 from tests.simulation.nodes.directory import ALL, SYSTEM, SharedCell
 
 Variant = Callable[[], AbstractContextManager[object]]
@@ -57,10 +67,51 @@ def _with_none() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _with_late_commits() -> Iterator[None]:
+    def is_passing(offsets: Offsets, outcomes: Outcomes, until: float) -> Offsets:
+        if asyncio.get_running_loop().time() >= until:
+            return {}
+        return {each: offsets[each] for each, refusal in outcomes.items() if refusal is not None}
+
+    def make(_: HeldCommits, __: str, ___: int, offsets: Offsets, enqueue: Enqueue) -> Awaitable[Outcomes]:
+        return enqueue(offsets)
+
+    again = patch.object(HeldCommits, "_again", lambda _held, _group, _number, *rest: is_passing(*rest))
+    all_of_it = patch.object(HeldCommits, "_enqueue_again", make)
+    with again, all_of_it:
+        yield
+
+
+@contextmanager
+def _without_decision() -> Iterator[None]:
+    def end(*, is_home_known: bool, is_decided: bool, is_under_way: bool) -> PreparedEnd:
+        return end_of_prepared(is_home_known=True, is_decided=is_decided, is_under_way=is_under_way)
+
+    with patch.object(finishing, "end_of_prepared", end):
+        yield
+
+
+class _Unknown(AbortedBatches):
+    """Says of no batch that it was aborted."""
+
+    def has(self, header: BatchHeader) -> bool:
+        return False
+
+
+@contextmanager
+def _with_aborted() -> Iterator[None]:
+    with patch.object(log_cleaning, "AbortedBatches", _Unknown):
+        yield
+
+
 WHOLE: Variant = nullcontext
 VARIANTS: Mapping[str, Variant] = {
     "epoch": _without_epoch,
     "reclaim": _with_stale_reclaim,
     "coordinator": _without_coordinator_fence,
     "none": _with_none,
+    "held": _with_late_commits,
+    "decision": _without_decision,
+    "aborted": _with_aborted,
 }
