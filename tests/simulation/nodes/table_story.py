@@ -29,6 +29,8 @@ TIMEOUT_MS = 60_000
 TRIES = 400
 SORTED_SCHEMA = [{"name": "k", "type": "int64", "sort_order": "ascending"}, {"name": "v", "type": "int64"}]
 ORDERED_SCHEMA = [{"name": "v", "type": "int64"}]
+OPENED_BY = {"unmounted": "mount", "frozen": "unfreeze"}
+"""Commands that open a tablet, by its state."""
 OK, CREATED = 200, 201
 OWN_FAULT = 500
 """Statuses from this one on do not say whether anything was written."""
@@ -221,12 +223,18 @@ class TableStory:
         await self._mount()
 
     async def _mount(self) -> None:
-        """Have all tablets mounted, as far as that can be now."""
-        await self._command("mount")
-        await self._command("unfreeze")
-        told = await self._calls.ask("GET tables/{name}", name=SORTED)
-        if told is not None and told[0] == OK:
-            self._tablets = told[1]["tablet_count"]
+        """Have each tablet mounted, as far as that can be now; a command for all is refused where one does not allow
+        it."""
+        told = await self._calls.ask("GET tables/{name}/tablets", name=SORTED)
+        if told is None or told[0] != OK:
+            return
+        tablets = told[1]["tablets"]
+        self._tablets = len(tablets)
+        for tablet in tablets:
+            verb = OPENED_BY.get(tablet["state"])
+            if verb is not None:
+                chosen = {"first_tablet_index": tablet["index"], "last_tablet_index": tablet["index"]}
+                await self._command(verb, chosen)
 
     async def _command(self, verb: str, chosen: Any = None) -> bool:
         told = await self._calls.ask("POST tables/{name}/" + verb, chosen or {}, name=SORTED)
