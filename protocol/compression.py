@@ -34,12 +34,18 @@ _LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
 """Version 1 with independent blocks of at most 64 KiB, without sums; the last byte is the header's own sum."""
 _LZ4_BLOCK_BYTES: Final = 64 << 10
 _LZ4_SIZE: Final = struct.Struct("<I")
+_LZ4_FLAGS_AT: Final = 4
+_LZ4_BLOCKS_AT: Final = 7
+"""Position of the first block, without the fields that flags announce: 8 bytes of a size, 4 of a dictionary."""
+_LZ4_SIZE_FLAG, _LZ4_DICTIONARY_FLAG, _LZ4_SUMS_FLAG = 0x08, 0x01, 0x10
 _LZ4_STORED: Final = 1 << 31
 _LZ4_END: Final = bytes(4)
 
 _GROWTH: Final = 8
 """Room for output at first, as a multiple of the input, and then of each try: record data seldom shrinks by more."""
 _OUTPUT_BYTES_MIN: Final = 128
+_KNOWN_BYTES_MAX: Final = 1 << 20
+"""Room that blocks may ask for, whatever the input's size."""
 _GZIP_WINDOW: Final = zlib.MAX_WBITS | 16
 _GZIP_INPUT_BYTES: Final = 16 << 10
 _GZIP_OUTPUT_BYTES: Final = 256 << 10
@@ -135,11 +141,35 @@ def _unsnappy_block(data: memoryview, bytes_max: int) -> bytearray:
         raise _damaged("snappy", error) from None
 
 
-def _framed(name: str, module: Any) -> Callable[[memoryview, int], bytearray]:
-    """A decompressor for a format that does not tell its output's size beforehand."""
+def _guessed_room(data: memoryview) -> int:
+    return _GROWTH * max(len(data), _OUTPUT_BYTES_MIN)
+
+
+def _lz4_room(data: memoryview) -> int:
+    """Return the bytes that the blocks of a frame have at most, by their number; a guess, where these are many."""
+    guess = _guessed_room(data)
+    if len(data) < _LZ4_BLOCKS_AT:
+        return guess
+    flags, block_bytes = data[_LZ4_FLAGS_AT], 1 << 8 + 2 * (data[_LZ4_FLAGS_AT + 1] >> 4 & 7)
+    position = _LZ4_BLOCKS_AT + 8 * bool(flags & _LZ4_SIZE_FLAG) + 4 * bool(flags & _LZ4_DICTIONARY_FLAG)
+    behind = 4 * bool(flags & _LZ4_SUMS_FLAG)
+    room, most = 0, max(guess, _KNOWN_BYTES_MAX)
+    while room <= most and position + _LZ4_SIZE.size <= len(data):
+        (size,) = _LZ4_SIZE.unpack_from(data, position)
+        if not size:
+            return max(room, _OUTPUT_BYTES_MIN)
+        room += block_bytes
+        position += _LZ4_SIZE.size + (size & ~_LZ4_STORED) + behind
+    return guess
+
+
+def _framed(
+    name: str, module: Any, room: Callable[[memoryview], int] = _guessed_room
+) -> Callable[[memoryview, int], bytearray]:
+    """A decompressor for a format that does not tell its output's size beforehand; `room`: that of the first try."""
 
     def decompress_framed(data: memoryview, bytes_max: int) -> bytearray:
-        size = min(_GROWTH * max(len(data), _OUTPUT_BYTES_MIN), bytes_max)
+        size = min(room(data), bytes_max)
         while True:
             output = bytearray(size)
             try:
@@ -191,6 +221,6 @@ _DECOMPRESSORS: Final[dict[int, Callable[[memoryview, int], bytes | bytearray]]]
     NONE: _bounded_copy,
     GZIP: _gunzip,
     SNAPPY: _unsnappy,
-    LZ4: _framed("lz4", cramjam.lz4),
+    LZ4: _framed("lz4", cramjam.lz4, _lz4_room),
     ZSTD: _framed("zstd", cramjam.zstd),
 }

@@ -118,3 +118,56 @@ def test_an_unknown_codec_is_unsupported() -> None:
 def test_random_bytes_decompress_or_are_a_kafka_error(codec: int, data: bytes) -> None:
     with contextlib.suppress(KafkaError):
         assert len(decompress(codec, data, 10_000)) <= 10_000
+
+
+def lz4_frames() -> dict[str, Callable[[bytes], bytes]]:
+    """Ways to make a frame of LZ4: ours, that of clients, with sums of blocks and with a size."""
+    return {
+        "ours": lambda content: compress(LZ4, content),
+        "cramjam": lambda content: bytes(cramjam.lz4.compress(content)),
+        "aiokafka": aiokafka.codec.lz4_encode,
+    }
+
+
+@pytest.mark.parametrize("name", lz4_frames())
+@pytest.mark.parametrize("content", [
+    bytes(900_000), random.Random(1).randbytes(900_000), b"a", b"hello" * 20_000, bytes(65_536), bytes(131_072),
+    random.Random(1).randbytes(5_000_000),
+])  # fmt: skip
+def test_a_frame_of_lz4_is_unpacked_at_the_first_try_into_little_more_than_it_takes(
+    monkeypatch: pytest.MonkeyPatch, name: str, content: bytes
+) -> None:
+    rooms: list[int] = []
+    decompress_into = cramjam.lz4.decompress_into
+
+    def note(data: memoryview, output: bytearray) -> int:
+        rooms.append(len(output))
+        return decompress_into(data, output)
+
+    frame = lz4_frames()[name](content)
+    monkeypatch.setattr(cramjam.lz4, "decompress_into", note)
+    assert decompress(LZ4, frame, 8 << 20) == content
+    block_bytes = 1 << 8 + 2 * (frame[5] >> 4 & 7)
+    assert rooms == [max(-(-len(content) // block_bytes) * block_bytes, 128)]
+
+
+@pytest.mark.parametrize("size", [1 << 20, 3 << 20])
+def test_blocks_of_lz4_that_ask_for_much_get_no_more_than_the_input_lets_expect(size: int) -> None:
+    blocks = size // (4 << 20) + 300  # of 4 MiB each, as they say
+    frame = bytes.fromhex("04224d18607082") + (b"\x05\0\0\0" + bytes(5)) * blocks
+    tracemalloc.start()
+    try:
+        with pytest.raises(KafkaError):
+            decompress(LZ4, frame, size)
+        assert tracemalloc.get_traced_memory()[1] < 2 * size + (1 << 20)
+    finally:
+        tracemalloc.stop()
+
+
+@settings(max_examples=examples(100), deadline=None, database=None)
+@given(content=contents, at=st.integers(0, 40), byte=st.integers(0, 255))
+def test_a_damaged_frame_of_lz4_is_an_error_or_what_it_was_made_from(content: bytes, at: int, byte: int) -> None:
+    frame = bytearray(compress(LZ4, content))
+    frame[at % len(frame)] = byte
+    with contextlib.suppress(KafkaError):
+        assert len(decompress(LZ4, frame, LIMIT)) <= LIMIT
