@@ -73,9 +73,10 @@ Programs were tried the same way, unchanged. *Once*: under read_committed each i
   transactions; a job that failed, restarted, and was killed and resumed from its checkpoint; killed 6 times, also
   with `serve --nodes 2`: once.
 - **MirrorMaker 2** of Kafka 4.3.1, from Apache Kafka and back, exactly once off and on: records, headers, configs,
-  access rules and offsets of groups; killed twice each: no record lost or doubled.
+  access rules and offsets of groups; killed twice each, also with `--nodes 2` and MirrorMaker itself: no record lost
+  or doubled.
 - **Spring Boot 3.5.7**, Spring Kafka 3.3.10: listeners with retry topics, in transactions and in batches, request and
-  reply; killed 3 times: once.
+  reply; killed 3 times, also with `--nodes 2` and `group.protocol=consumer`: once.
 - **Apicurio Registry 3.0.9** with its schemas in topics (`kafkasql`), which this broker then read through
   `pqbroker.registries`; both killed: all schemas.
 - **Hazelcast Jet 5.5.0**, exactly-once sink, killed 3 times; **Apache Pekko Connectors Kafka 1.1.0**, transactional
