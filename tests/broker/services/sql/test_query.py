@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -37,7 +38,7 @@ def test_a_query_that_is_cancelled_twice_gives_its_slot_back(monkeypatch: pytest
         question = Question("SELECT 1", "json", "somebody")
 
         async def ask() -> None:
-            async with Query(workers, BrokerSettings(), cast(Any, None), question) as query:
+            async with Query(workers, BrokerSettings(), MagicMock(), question) as query:
                 await query.piece()
 
         asked = asyncio.create_task(ask())
