@@ -21,6 +21,8 @@ FORCED_ROTATION_PART = 0.75
 """Part of a memory limit above which stores rotate: flushes need the rest of the time."""
 TABLE_PART = 0.5
 """Part of the node's limit that the stores of one table take at most."""
+_ROUNDED = 0.0005
+"""Less than this is an error of multiplication: 0.07 * 100 is 7.000000000000001."""
 
 
 class RotationReason(StrEnum):
@@ -64,11 +66,11 @@ def can_rotate(tablet: TabletStores) -> bool:
 
 def is_full(store: DynamicStore, attributes: SortedAttributes, part: float = 1.0) -> bool:
     """Return True if a store has reached a part of one of its limits: rows, bytes, values or versions."""
-    return (  # each write asks for this, so that no dict is made of it; 0.07 * 100 is 7.000000000000001
-        store.rows >= round(part * attributes.max_dynamic_store_row_count, 3)
-        or store.memory_bytes >= round(part * attributes.max_dynamic_store_pool_size, 3)
-        or store.values >= round(part * attributes.max_dynamic_store_value_count, 3)
-        or store.timestamps >= round(part * attributes.max_dynamic_store_timestamp_count, 3)
+    return (  # each write asks for this, so that no dict is made of it
+        store.rows + _ROUNDED >= part * attributes.max_dynamic_store_row_count
+        or store.memory_bytes + _ROUNDED >= part * attributes.max_dynamic_store_pool_size
+        or store.values + _ROUNDED >= part * attributes.max_dynamic_store_value_count
+        or store.timestamps + _ROUNDED >= part * attributes.max_dynamic_store_timestamp_count
     )
 
 
