@@ -6,9 +6,9 @@ again. So it is where a body was replaced.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 from pqbroker.pq.counters import ReadCounters
 from pqbroker.pq.log.batch_run import Batches, Run
@@ -29,6 +29,18 @@ SENT_BYTES_MIN = 256 << 10
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
+
+
+class StoredRead:
+    """A read from the store, which begins when it is waited for: one that nobody wants any more may be dropped."""
+
+    __slots__ = ("_read",)
+
+    def __init__(self, read: Callable[[], Coroutine[Any, Any, Batches]]) -> None:
+        self._read: Final = read
+
+    def __await__(self) -> Generator[Any, Any, Batches]:
+        return self._read().__await__()
 
 
 class Reader:
@@ -64,7 +76,7 @@ class Reader:
         if batches is None:
             batches = self._gather(query, {})
             if batches is None:
-                return self._read_stored(query, is_sent)
+                return StoredRead(partial(self._read_stored, query, is_sent))
         return self._finish(query, batches, is_sent)
 
     def has_records(self, offset: int, end_offset: int) -> bool:

@@ -12,7 +12,7 @@ Left out: replicas as readers (version 18 has a high watermark that they send), 
 """
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -207,9 +207,6 @@ class _Fetch:
         for wanted in self._session_fetch.wanted:
             self._read(wanted)
         if (self._cold or self._left < 0) and not self._context.has_room:  # not small, or not known to be
-            for read in self._cold.values():
-                if isinstance(read, Coroutine):
-                    read.close()  # it has not begun
             return self.read_in_slices()
         return self._read_cold() if self._cold else self._respond()
 

@@ -22,7 +22,7 @@ moment wakes, each turn has some (`Turns.call_soon`).
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from struct import Struct
 from time import perf_counter
@@ -333,8 +333,6 @@ class FetchInLane:
             except KafkaError:
                 return False
             if type(read) is not Batches:
-                assert isinstance(read, Coroutine)
-                read.close()  # it has not begun
                 return False
             reads.append((wanted, read))
             if read.size:

@@ -1,7 +1,9 @@
 """Reads: from memory, cold, over borders, around damage, and by time."""
 
 import asyncio
+import gc
 import random
+import warnings
 
 import pytest
 from hypothesis import given, settings
@@ -79,6 +81,23 @@ async def test_an_offset_outside_the_log_is_out_of_range(offset: int) -> None:
 async def test_a_read_at_the_end_is_empty() -> None:
     partition = await filled(await Node().start())
     assert partition.read(query(partition, 30, 1000)) == Batches([], 0, 30)
+
+
+async def test_a_read_that_nobody_waits_for_does_not_begin() -> None:
+    """A connection may be lost between the two; Python would say so of a coroutine, as a warning of the broker's."""
+    node = await Node().start()
+    await filled(node)
+    await node.restart()
+    partition = node.partition()
+    before = partition.reader.counters.reads_from_store
+    dropped = partition.read(query(partition, 0, 1000))
+    assert not isinstance(dropped, Batches)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        del dropped
+        gc.collect()
+    assert not said
+    assert partition.reader.counters.reads_from_store == before
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
