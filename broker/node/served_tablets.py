@@ -1,4 +1,4 @@
-"""Work on sorted tablets of this node for the first one, over the peer link: begun by one question, asked for again
+"""Work on tablets of tables of this node for the first one, over the peer link: begun by one question, asked for again
 until it is done, so that no question waits for long.
 """
 
@@ -9,6 +9,7 @@ from typing import Any, Final
 from pqbroker.broker.node.parts import Node
 from pqbroker.broker.peers.peer_methods import WORK_GOES_ON
 from pqbroker.broker.services.sorted_tables.tablets_here import follow_scheme_again, work_here
+from pqbroker.broker.services.tables.partitions_away import follow_scheme, work_on_partitions
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.tables.refusals import TableError
 
@@ -62,7 +63,11 @@ class ServedTablets:
 
     async def _run(self, head: dict[str, Any]) -> Any:
         try:
-            return {"told": await work_here(self._node.cell.current.sorted_tables, head)}
+            opened = self._node.cell.current
+            if "topic" in head:
+                await work_on_partitions(opened.topics, head)
+                return {"told": None}
+            return {"told": await work_here(opened.sorted_tables, head)}
         except TableError as error:
             return {"error": [error.code, error.message, error.cure]}
         except (CommitRefused, ShardLost) as refused:
@@ -72,6 +77,7 @@ class ServedTablets:
         if ending:
             await asyncio.wait(ending)
         try:
+            follow_scheme(self._node.cell.current.topics)
             await follow_scheme_again(self._node.cell.current.sorted_tables)
         except (CommitRefused, ShardLost) as refused:
             log.warning("sorted tablets follow the scheme later: %s", refused)

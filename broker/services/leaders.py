@@ -58,15 +58,13 @@ class Leaders:
     def of_partition(self, topic: Topic, partition: PartitionServer) -> tuple[int, int]:
         """Return the node that a partition is read and written at, and its leader epoch; NO_NODE while its tablet is
         unmounted, or not open at its node."""
-        if partition.is_unmounted:
-            return NO_NODE, partition.leader_epoch
         cell = self._cell(topic, partition)
         if cell is None:
-            return self.own, partition.leader_epoch
+            return NO_NODE if partition.is_unmounted else self.own, partition.leader_epoch
         generation = self._elsewhere.get(cell, {}).get(topic.record.tablet_of(partition.index))
         if generation is None:
             return NO_NODE, NO_EPOCH
-        return self.of_cell(cell), generation + topic.record.epoch_base
+        return NO_NODE if partition.is_unmounted else self.of_cell(cell), generation + topic.record.epoch_base
 
     def replicas(self, topic: Topic, partition: PartitionServer) -> list[int]:
         """The nodes that have a partition's records, the one that leads it first, unmounted or not."""
@@ -108,10 +106,11 @@ class Leaders:
         return {self.own} if len(self.nodes) == 1 else {self.of_cell(cell) for cell in cells_of(topic)}
 
     def by_number(self, topic: Topic, partitions: Iterable[int] | None = None) -> dict[int, list[int]]:
-        """Return these partitions of a topic, or all, by the number of the node that runs them, this one first; unknown
-        ones are this one's to refuse. KafkaError NOT_LEADER_OR_FOLLOWER while no node runs some of them."""
+        """Return these partitions of a topic, or all that are in service, by the number of the node that runs them,
+        this one first; unknown ones are this one's to refuse. KafkaError NOT_LEADER_OR_FOLLOWER while no node runs some
+        of them."""
         own = self.number
-        indexes = range(topic.record.partitions) if partitions is None else partitions
+        indexes = range(len(topic.partitions)) if partitions is None else partitions  # the record grows first
         if len(self.nodes) == 1:
             return {own: [*indexes]}
         record, numbers = topic.record, {cell: self._number_of(cell) for cell in cells_of(topic)}

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from pqbroker.cli.command import Family, declare
-from pqbroker.cli.kafka.cluster import Cluster, Topic, check_led, leaderless, tell_unmounted
+from pqbroker.cli.kafka.cluster import Cluster, Topic, check_led, leaderless, tell_leaderless
 from pqbroker.cli.kafka.isolation import ReadIsolation
 from pqbroker.cli.kafka.link import DEFAULT_KAFKA
 from pqbroker.cli.kafka.positions import Position, choose_partitions, parse_position, resolve
@@ -192,7 +192,7 @@ def _led(topic: Topic, partitions: list[int], *, is_named: bool) -> list[int]:
     if is_named:
         check_led(topic, partitions)
     elif missing:
-        tell(f"leaving out what cannot be read: {tell_unmounted(topic, missing)}")
+        tell(f"leaving out what cannot be read: {tell_leaderless(topic, missing)}")
     return [index for index in partitions if index not in missing]
 
 

@@ -17,7 +17,7 @@ from pqbroker.cli.kafka.cluster import (
     TopicPartition,
     leaderless,
     settled,
-    tell_unmounted,
+    tell_leaderless,
 )
 from pqbroker.cli.kafka.configs import TOPIC, describe_configs
 from pqbroker.cli.kafka.figures import read_sizes, read_spans
@@ -149,7 +149,7 @@ def describe(topic: TopicName, broker: Broker = DEFAULT_KAFKA, json: Json = Fals
     columns = ("partition", "leader", "replicas", "in_sync", "start", "end", "records")
     show_table(columns, ([_cell(one[column]) for column in columns] for one in partitions))
     if unled:
-        say(tell_unmounted(found, unled))
+        say(tell_leaderless(found, unled))
 
 
 @declare(app, "grow", "pqbroker topic grow orders 8")

@@ -78,6 +78,14 @@ class Partition(NamedTuple):
     replicas: list[int]
     isr: list[int]
     error_code: ErrorCode
+    offline: list[int] = []
+    """Replicas whose brokers are down, as Apache Kafka says."""
+
+    @property
+    def is_unmounted(self) -> bool:
+        """Return True if it waits for a mount. A pqbroker knows the leader epoch of one whose node does not serve as
+        little as the node."""
+        return self.leader < 0 <= self.leader_epoch and not self.offline
 
 
 class Topic(NamedTuple):
@@ -283,8 +291,10 @@ class Cluster:
         return node
 
     def _has_unmounted(self, found: Topic | ErrorCode) -> bool:
-        """Return True if partitions of a topic without a leader wait for a mount: a pqbroker has no elections."""
+        """Return True if all partitions of a topic without a leader wait for a mount: a pqbroker has no elections."""
         if not isinstance(found, Topic):
+            return False
+        if not all(one.is_unmounted for one in found.partitions.values() if one.leader < 0):
             return False
         resource = DescribeConfigsResource(
             resource_type=_TOPIC, resource_name=found.name, configuration_keys=[_OWN_CONFIG]
@@ -315,7 +325,7 @@ class Cluster:
                 {
                     one.partition_index: Partition(
                         one.partition_index, one.leader_id, one.leader_epoch, one.replica_nodes, one.isr_nodes,
-                        one.error_code,
+                        one.error_code, one.offline_replicas,
                     )
                     for one in sorted(each.partitions, key=lambda one: one.partition_index)
                 },
@@ -350,13 +360,26 @@ def leaderless(topic: Topic, partitions: Iterable[int]) -> list[int]:
 def check_led(topic: Topic, partitions: Iterable[int]) -> None:
     """Check that every partition has a leader. CommandError."""
     if missing := leaderless(topic, partitions):
-        raise CommandError(f"{tell_unmounted(topic, missing)}; --partition, where a command has it, names others")
+        raise CommandError(f"{tell_leaderless(topic, missing)}; --partition, where a command has it, names others")
 
 
-def tell_unmounted(topic: Topic, partitions: Sequence[int]) -> str:
+def tell_leaderless(topic: Topic, partitions: Sequence[int]) -> str:
     """Return the cause of partitions without a leader, and the cure."""
-    named = ", ".join(map(str, partitions[:_NAMED_MAX]))
-    return f"tablets of {topic.name} are unmounted: {named}; `pqbroker table mount {topic.name}` mounts them"
+    unmounted = [index for index in partitions if topic.partitions[index].is_unmounted]
+    others = [index for index in partitions if index not in unmounted]
+    told = []
+    if unmounted:
+        cure = f"`pqbroker table mount {topic.name}` mounts them"
+        told.append(f"tablets of {topic.name} are unmounted: {_first(unmounted)}; {cure}")
+    if others:
+        nodes = ", ".join(map(str, sorted({node for index in others for node in topic.partitions[index].replicas})))
+        cause = f"broker {nodes} has them, and does not serve them now" if nodes else "no broker serves them now"
+        told.append(f"partitions of {topic.name} have no leader: {_first(others)}; {cause}")
+    return "; ".join(told)
+
+
+def _first(partitions: Sequence[int]) -> str:
+    return ", ".join(map(str, partitions[:_NAMED_MAX]))
 
 
 def settled(ask: Callable[[], T], is_settled: Callable[[T], bool], within_s: float = SETTLE_TIMEOUT_S) -> T:

@@ -101,7 +101,8 @@ async def advance(caller: QueuesCaller, queue: str, wanted: Advance) -> Advanced
     check_group_id(wanted.consumer)
     node = caller.node
     partition = (topic.record.name, check_tablet(topic, wanted.tablet_index))
-    check_open_tablet(topic, topic.partitions[partition[1]])
+    if node.leaders.only_node(topic, (partition[1],)) is None:
+        check_open_tablet(topic, topic.partitions[partition[1]])
     before = await _settled(node, wanted.consumer, partition)
     counted = node.metrics.tables
     try:

@@ -23,6 +23,7 @@ from pqbroker.broker.services.tables.inserting import (
     none_mounted,
     prepared_ends,
 )
+from pqbroker.broker.services.tables.partitions_away import check_all_here
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.log.sessions import (
     NO_SEQUENCE,
@@ -108,9 +109,11 @@ class Pushed(NamedTuple):
 async def take_session(caller: QueuesCaller, queue: str, name: SessionName, user_meta: Any = None) -> SessionState:
     """Take a session, a new one or that of an owner who is fenced from now on; durable when it returns.
 
-    KafkaError as a write's; TableError INVALID_SESSION, NO_MOUNTED_TABLETS. `user_meta` None: as it was.
+    KafkaError as a write's; TableError INVALID_SESSION, NO_MOUNTED_TABLETS, TABLETS_OF_OTHER_NODES. `user_meta` None:
+    as it was.
     """
     topic = find_queue(caller, AclOperation.WRITE, queue)
+    check_all_here(caller, topic)
     async with _lock(topic, name):
         await prepared_ends(topic)
         taken = batches_taken(topic.partitions, name.stored)
@@ -130,9 +133,11 @@ async def take_session(caller: QueuesCaller, queue: str, name: SessionName, user
 async def push(caller: QueuesCaller, queue: str, name: SessionName, given: Push) -> Pushed:
     """Write rows that the session has not taken yet, together with its number; all or none.
 
-    TableError ZOMBIE_EPOCH, INVALID_EPOCH, INVALID_ROW_SEQUENCE_NUMBERS, NO_SESSION, and those of an insertion.
+    TableError ZOMBIE_EPOCH, INVALID_EPOCH, INVALID_ROW_SEQUENCE_NUMBERS, NO_SESSION, TABLETS_OF_OTHER_NODES, and those
+    of an insertion.
     """
     topic = find_queue(caller, AclOperation.WRITE, queue)
+    check_all_here(caller, topic)
     _, schema = find_typed(caller, AclOperation.WRITE, queue)
     assert not isinstance(given.rows.items, bytes)
     counted = caller.node.metrics.tables
@@ -161,8 +166,10 @@ async def push(caller: QueuesCaller, queue: str, name: SessionName, given: Push)
 
 
 async def end_session(caller: QueuesCaller, queue: str, name: SessionName) -> None:
-    """Forget a session; another one of its name begins with epoch 0. KafkaError as a write's; TableError NO_SESSION."""
+    """Forget a session; another one of its name begins with epoch 0. KafkaError as a write's; TableError NO_SESSION,
+    TABLETS_OF_OTHER_NODES."""
     topic = find_queue(caller, AclOperation.WRITE, queue)
+    check_all_here(caller, topic)
     async with _lock(topic, name):
         await prepared_ends(topic)
         taken = batches_taken(topic.partitions, name.stored)

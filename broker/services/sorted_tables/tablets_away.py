@@ -11,10 +11,10 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
-from pqbroker.broker.ground.other_nodes import NodeSilent
 from pqbroker.broker.services.tables.callers import TablesCaller
+from pqbroker.broker.services.tables.work_away import ask_for_work
 from pqbroker.storage.engine import CommitRefused
 from pqbroker.storage.ids import TabletId
 from pqbroker.storage.uninterrupted import uninterrupted
@@ -23,10 +23,6 @@ from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.table import SortedTable
 
 log = logging.getLogger(__name__)
-
-_SILENT_CURE: Final = (
-    "Try again; `pqbroker cell list` shows the cells of each node, the log says why it does not answer."
-)
 
 
 class TabletWork(StrEnum):
@@ -151,19 +147,4 @@ def index_of_tablet(table: SortedTable, tablet: int) -> int:
 async def work_away(caller: TablesCaller, node: int, table: SortedTable, work: TabletWork, **asked: Any) -> Any:
     """Have a node do some work on tablets of a table that it runs; return what it says. TableError as there, and
     NODE_SILENT; CommitRefused."""
-    others = caller.node.others()
-    assert others is not None, "only the first node knows tablets of others"
-    head = {"work": work.value, "table": table.record.table_id.hex(), **asked}
-    try:
-        told = await others.work_on_tablets(node, head)
-        if "refused" in told:
-            raise CommitRefused(f"node {node}: {told['refused']}")
-        if "error" in told:
-            code, message, cure = map(str, told["error"])
-            raise TableError(code, message, cure)
-        return told["told"]
-    except NodeSilent as silent:
-        raise TableError("NODE_SILENT", str(silent), _SILENT_CURE) from None
-    except (LookupError, TypeError, ValueError) as bad:
-        text = f"node {node} sent no answer that this version knows: {bad!r}"
-        raise TableError("NODE_SILENT", text, "Restart the nodes: `pqbroker cluster restart`.") from None
+    return await ask_for_work(caller, node, {"work": work.value, "table": table.record.table_id.hex(), **asked})

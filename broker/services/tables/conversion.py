@@ -13,6 +13,7 @@ from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.cells.tablet_gluing import Glue
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.finding import find_table
+from pqbroker.broker.services.tables.partitions_away import check_all_here
 from pqbroker.broker.services.tables.readiness import (
     check_loaded,
     check_no_transaction,
@@ -36,11 +37,12 @@ _WEAK = {"commit_ordering": "weak"}
 async def convert(caller: TablesCaller, name: str, *, is_static: bool) -> Topic:
     """Make a table static or dynamic, all of it or nothing; there is nothing to do where it is so already.
 
-    TableError NO_TABLE, WRONG_STATE, CANNOT_GLUE.
+    TableError NO_TABLE, WRONG_STATE, CANNOT_GLUE, TABLETS_OF_OTHER_NODES.
     """
     topic, _ = find_table(caller, AclOperation.ALTER, name, or_static=True)
     if topic.record.is_static == is_static:
         return topic
+    check_all_here(caller, topic)
     await wait_for_transactions(topic)
     if is_static:
         return await _to_static(caller, topic)

@@ -15,6 +15,7 @@ from pqbroker.broker.services.tables.arrow_rows import encode_arrow
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.encoded_rows import EncodedRows, TabletRows
 from pqbroker.broker.services.tables.finding import check_tablet, find_typed, state_of, states
+from pqbroker.broker.services.tables.partitions_away import check_all_here
 from pqbroker.broker.services.topics.partitions import check_batch
 from pqbroker.broker.services.topics.record_checks import weigh
 from pqbroker.conf.broker import BrokerSettings
@@ -65,11 +66,13 @@ async def insert(caller: TablesCaller, name: str, rows: GivenRows, fence: Fence 
     """Insert rows, which appear together or not at all; those of a session's batch that was taken are not taken again.
 
     KafkaError as `find_topic` and `PartitionServer.write`; TableError, among others NO_MOUNTED_TABLETS, WRONG_STATE,
-    TOO_MANY_PARTICIPANTS, ROWS_TOO_LARGE and those of rows that do not fit their schema.
+    TOO_MANY_PARTICIPANTS, ROWS_TOO_LARGE, those of rows that do not fit their schema, and with a session
+    TABLETS_OF_OTHER_NODES.
     """
     topic, schema = find_typed(caller, AclOperation.WRITE, name)
     if fence is None:
         return await insert_encoded(caller, topic, await encode_rows(caller, topic, schema, rows), None, {})
+    check_all_here(caller, topic)
     async with topic.session_locks.setdefault(fence.session, asyncio.Lock()):
         await prepared_ends(topic)
         taken = batches_taken(topic.partitions, fence.session)

@@ -19,6 +19,7 @@ from pqbroker.broker.ground.refusals import REFUSED
 from pqbroker.broker.services.tables.attributes import remounted
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.finding import ALL_TABLETS, TabletRange, find_table, states
+from pqbroker.broker.services.tables.partitions_away import AwayTablets, flush, leave_away, settle_away, tablets_away
 from pqbroker.pq.serving.topic import Moving, Topic
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE, BundleRefused
 from pqbroker.storage.bundles.hive import Hive
@@ -30,8 +31,6 @@ from pqbroker.tables.refusals import TableError
 
 _log = logging.getLogger(__name__)
 _REFUSED: tuple[type[Exception], ...] = (*REFUSED, TableError)
-_FLUSHED_AT_ONCE = 200
-"""Tablets of one command: of thousands each turn of the loop has some."""
 _MOUNTS = frozenset({MountState.MOUNTING, MountState.FROZEN_MOUNTING})
 
 
@@ -51,7 +50,7 @@ async def change_state(caller: TablesCaller, name: str, change: MountChange, *, 
     soon as they are on their way. A mount makes the set attributes act in these tablets, as a remount does; after an
     unmount that was not forced all rows lie in the body.
 
-    KafkaError as `find_topic`; TableError NO_TABLE, NO_TABLET, NO_CELL, WRONG_STATE, CANNOT_MOVE.
+    KafkaError as `find_topic`; TableError NO_TABLE, NO_TABLET, NO_CELL, WRONG_STATE, CANNOT_MOVE, NODE_SILENT.
     """
     topic, _ = find_table(caller, AclOperation.ALTER, name)
     hive = caller.node.cell.current.hive
@@ -96,15 +95,18 @@ async def _logged(reaching: Coroutine[Any, Any, None], topic: Topic) -> None:
 async def _reach(caller: TablesCaller, topic: Topic, way: _Way) -> None:
     """Bring tablets to their cells, and from states on their way to where these end; end what waits for it."""
     topics, begun, before = caller.node.cell.current.topics, way.begun, topic.record
+    partitions = list(topic.partitions)  # a reshard may renumber them
+    away: AwayTablets = {}
     try:
         for index, cell in way.cells.items():
             await _live_in(caller, topic, before.tablets[index], cell)
+        away = tablets_away(caller, topic, begun)
         if begun:
-            partitions = list(topic.partitions)  # a reshard may renumber them
-            flushed = [] if way.is_forced else [index for index, state in begun.items() if state in FLUSHING]
-            for start in range(0, len(flushed), _FLUSHED_AT_ONCE):
-                some = flushed[start : start + _FLUSHED_AT_ONCE]
-                await asyncio.gather(*(partitions[index].flush() for index in some))
+            leaving = [] if way.is_forced else [index for index, state in begun.items() if state in FLUSHING]
+            if leaving:
+                await leave_away(caller, topic, away, begun)
+            there = {index for tablets in away.values() for index in tablets}
+            await flush([partitions[index] for index in leaving if index not in there])
             settle = partial(_settle, topic, begun)
             await topics.change(topic.record.name, lambda record: _arrived(record, before, topic, begun), settle)
     except BaseException:
@@ -112,6 +114,7 @@ async def _reach(caller: TablesCaller, topic: Topic, way: _Way) -> None:
         topic.renew()
         raise
     finally:
+        await settle_away(caller, topic, away)
         way.end.set_result(None)
 
 

@@ -8,6 +8,7 @@ from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.cells.tablet_gluing import Glue
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.finding import ALL_TABLETS, TabletRange, find_table, states
+from pqbroker.broker.services.tables.partitions_away import check_all_here
 from pqbroker.broker.services.tables.readiness import (
     check_loaded,
     check_no_transaction,
@@ -38,10 +39,11 @@ class ReshardChange:
 async def reshard(caller: TablesCaller, name: str, change: ReshardChange) -> Topic:
     """Replace tablets, all of them or none: the change is durable with the scheme's commit.
 
-    KafkaError as `find_topic`; TableError NO_TABLE, NO_TABLET, WRONG_STATE, TABLET_NOT_OPEN, CANNOT_GLUE;
-    TooManyPartitions.
+    KafkaError as `find_topic`; TableError NO_TABLE, NO_TABLET, WRONG_STATE, TABLET_NOT_OPEN, CANNOT_GLUE,
+    TABLETS_OF_OTHER_NODES; TooManyPartitions.
     """
     topic, _ = find_table(caller, AclOperation.ALTER, name)
+    check_all_here(caller, topic)
     await wait_for_transactions(topic)
     topics, plan = caller.node.cell.current.topics, _plan(change, topic)
     if not plan.is_change:

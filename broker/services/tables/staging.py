@@ -8,6 +8,7 @@ from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.finding import find_typed
 from pqbroker.broker.services.tables.inserting import GivenRows, encode_rows, places
+from pqbroker.broker.services.tables.partitions_away import check_all_here
 from pqbroker.broker.services.topics import staged_rows
 from pqbroker.broker.services.topics.staged_rows import BatchRefused, Committed, OnChanged
 from pqbroker.pq.log.sessions import Fence
@@ -20,8 +21,9 @@ T = TypeVar("T")
 
 async def stage(caller: TablesCaller, name: str, rows: GivenRows, fence: Fence, hint: int | None) -> list[Piece]:
     """Keep rows, invisible to readers, until their batch is committed. Those that name no tablet go into the tablet
-    `hint`, if it is mounted. KafkaError and TableError as `insert`, and TableError STAGE_FULL."""
+    `hint`, if it is mounted. KafkaError and TableError as `insert` with a session, and TableError STAGE_FULL."""
     topic, schema = find_typed(caller, AclOperation.WRITE, name)
+    check_all_here(caller, topic)
     encoded = (await encode_rows(caller, topic, schema, rows)).tablets
     bytes_max = caller.node.settings.staged_bytes_max
     staging = (
@@ -38,9 +40,10 @@ async def stage(caller: TablesCaller, name: str, rows: GivenRows, fence: Fence, 
 async def commit(
     caller: TablesCaller, name: str, pieces: Sequence[Piece], fence: Fence, on_changed: OnChanged
 ) -> Committed:
-    """Write the rows of a batch that was staged. TableError CHANGED_BATCH, SESSION_AHEAD, STAGE_LOST,
-    BATCH_DAMAGED."""
+    """Write the rows of a batch that was staged. TableError CHANGED_BATCH, SESSION_AHEAD, STAGE_LOST, BATCH_DAMAGED,
+    TABLETS_OF_OTHER_NODES."""
     topic, _ = find_typed(caller, AclOperation.WRITE, name)
+    check_all_here(caller, topic)
     return await _told(uninterrupted(staged_rows.commit(topic, fence, pieces, on_changed)))
 
 

@@ -1,6 +1,7 @@
 """Commands of queues: consumers, pulled rows, producers' sessions, auto trim."""
 
 from bisect import bisect_right
+from dataclasses import replace
 from typing import Any, Final
 
 from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, check_access
@@ -13,8 +14,11 @@ from pqbroker.broker.services.queues.producers import Push, SessionName, Session
 from pqbroker.broker.services.queues.registrations import registered
 from pqbroker.broker.services.tables.finding import check_tablet
 from pqbroker.broker.services.tables.inserting import GivenRows
+from pqbroker.broker.services.tables.partitions_away import check_all_here
 from pqbroker.broker.services.topics.finding import every_topic
 from pqbroker.broker.services.topics.partitions import find_readable
+from pqbroker.broker.web.queues.queue_routes import PULL
+from pqbroker.broker.web.routing.forwarded_calls import forward
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Call
 from pqbroker.broker.web.tables.rows import RowsWanted, read_rows
@@ -84,6 +88,9 @@ async def pull(call: Call) -> Any:
     topic = _queue(call, AclOperation.READ)
     index = check_tablet(topic, call.query.get("tablet_index", 0))
     offset = _first(call, topic, index)
+    others, node = call.node.others(), call.node.leaders.only_node(topic, (index,))
+    if others is not None and node is not None:
+        return await forward(others, node, PULL, replace(call, query={**call.query, "offset": offset}))
     settings = call.node.settings
     call.node.metrics.tables.pulls += 1
     count = call.query.get("max_row_count", min(PULLED_ROWS, settings.http_items_max))
@@ -111,6 +118,7 @@ async def end_session(call: Call) -> None:
 
 async def list_sessions(call: Call) -> Any:
     topic = _queue(call, AclOperation.DESCRIBE)
+    check_all_here(call, topic)
     after = (call.query.get("after_producer", ""), call.query.get("after_session", ""))
     found = await call.node.turns.finish(producers.list_sessions(topic, call.limit() + 1, after))
     page, has_more = call.page(found)

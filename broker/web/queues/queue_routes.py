@@ -3,8 +3,12 @@
 from functools import partial
 from typing import Any
 
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.services.leaders import cells_of
+from pqbroker.broker.services.topics.finding import find_topic
+from pqbroker.broker.web.routing.every_node import nowhere_else
 from pqbroker.broker.web.routing.loading import LoadedLater
-from pqbroker.broker.web.routing.routes import AFTER_NAME, LIMIT, Parameter, Route
+from pqbroker.broker.web.routing.routes import AFTER_NAME, LIMIT, Call, Parameter, Route
 from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, Schema, array_of, nullable, object_of
 from pqbroker.broker.web.routing.table_problems import served_by
 
@@ -43,6 +47,35 @@ _NAMED_SESSION = {"producer": TEXT, "session": TEXT}
 _ONE = "/v1/queues/{name}"
 _SESSION_EXAMPLE = {"producer": "loader", "session": "host-1"}
 
+
+
+def _node_of_sessions(call: Call) -> int | None:
+    """Return the other node that runs a queue whose tablets live in one cell, with its producers' sessions."""
+    cells = cells_of(find_topic(call, AclOperation.DESCRIBE, call.path["name"], or_static=True))
+    return call.node.leaders.only_node_of(cells) if len(cells) == 1 else None
+
+
+PULL = Route(
+    "GET", f"{_ONE}/rows",
+    "Pull rows of a tablet from an offset on, or with `consumer` from where it stands; an empty answer means that "
+    "nothing is there yet",
+    _served("pull"),
+    object_of({"rows": array_of(_ANY), "offset": COUNT, "next_offset": COUNT}),
+    (
+        Parameter("tablet_index", COUNT, "Pull from this tablet; without it: 0."),
+        Parameter("offset", _ROW_INDEX, "Begin with this row, or the first one after it; without it: 0, or where "
+                  "the consumer stands."),
+        Parameter("consumer", TEXT, "Pull as this consumer, which must be registered with the queue."),
+        Parameter("max_row_count", {"type": "integer", "minimum": 1},
+                  "Pull at most this number of rows: 1000 unless given."),
+        Parameter("max_data_weight", {"type": "integer", "minimum": 1},
+                  "Pull rows of at most this number of bytes, or one row: 16 MiB unless given, and never more than "
+                  "pqbroker.http.answer.bytes.max."),
+        Parameter("view", TEXT, "Show rows `typed` or `raw`; without it: typed where the queue has a schema."),
+    ),
+    place=nowhere_else,
+)  # fmt: skip
+"""The consumer's offset is the first node's to know, rows are with the tablet's."""
 ROUTES = (
     Route(
         "GET", "/v1/queues", "List queues with consumers or auto trim by name, or those of one consumer",
@@ -83,25 +116,7 @@ ROUTES = (
         ),
         body_example={"consumer": "billing", "tablet_index": 0, "old_offset": 0, "new_offset": 100},
     ),
-    Route(
-        "GET", f"{_ONE}/rows",
-        "Pull rows of a tablet from an offset on, or with `consumer` from where it stands; an empty answer means that "
-        "nothing is there yet",
-        _served("pull"),
-        object_of({"rows": array_of(_ANY), "offset": COUNT, "next_offset": COUNT}),
-        (
-            Parameter("tablet_index", COUNT, "Pull from this tablet; without it: 0."),
-            Parameter("offset", _ROW_INDEX, "Begin with this row, or the first one after it; without it: 0, or where "
-                      "the consumer stands."),
-            Parameter("consumer", TEXT, "Pull as this consumer, which must be registered with the queue."),
-            Parameter("max_row_count", {"type": "integer", "minimum": 1},
-                      "Pull at most this number of rows: 1000 unless given."),
-            Parameter("max_data_weight", {"type": "integer", "minimum": 1},
-                      "Pull rows of at most this number of bytes, or one row: 16 MiB unless given, and never more than "
-                      "pqbroker.http.answer.bytes.max."),
-            Parameter("view", TEXT, "Show rows `typed` or `raw`; without it: typed where the queue has a schema."),
-        ),
-    ),
+    PULL,
     Route(
         "GET", f"{_ONE}/producer-sessions", "List sessions of producers by their names", _served("list_sessions"),
         object_of({"sessions": array_of(object_of(_SESSION)), "next": nullable(object_of(_NAMED_SESSION))}),
@@ -110,15 +125,17 @@ ROUTES = (
             Parameter("after_session", TEXT, "List those behind this session: both from `next` of the answer before."),
             LIMIT,
         ),
+        place=_node_of_sessions,
     ),
     Route(
         "POST", f"{_ONE}/producer-sessions",
         "Take a session of a producer: its epoch grows, and earlier owners are fenced", _served("take_session"),
         object_of(_SESSION), body=object_of(_NAMED_SESSION, {"user_meta": {}}), body_example=_SESSION_EXAMPLE,
+        place=_node_of_sessions,
     ),
     Route(
         "DELETE", f"{_ONE}/producer-sessions", "Forget a session of a producer", _served("end_session"), None,
-        body=object_of(_NAMED_SESSION), body_example=_SESSION_EXAMPLE, status=204,
+        body=object_of(_NAMED_SESSION), body_example=_SESSION_EXAMPLE, status=204, place=_node_of_sessions,
     ),
     Route(
         "POST", f"{_ONE}/push",
@@ -135,5 +152,6 @@ ROUTES = (
         body_example={
             **_SESSION_EXAMPLE, "epoch": 0, "sequence_number": 0, "rows": [{"id": 1, "note": "first"}],
         },
+        place=_node_of_sessions,
     ),
 )  # fmt: skip

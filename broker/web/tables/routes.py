@@ -72,6 +72,11 @@ def _reading_node(call: Call) -> int | None:
     return call.node_of(AclOperation.READ, (call.query.get("tablet_index", 0),))
 
 
+def _trimming_node(call: Call) -> int | None:
+    """Return the other node that runs the tablet of an ordered table which a call trims."""
+    return None if _is_sorted(call) else call.node_of(AclOperation.DELETE, (call.body["tablet_index"],))
+
+
 def _writing_node(call: Call) -> int | None:
     """Return the other node that runs a table whose tablets live in one cell: a commit over several cells, which may
     move to different nodes before it ends, is left to the node with the system cell."""
@@ -288,7 +293,7 @@ ROUTES = (
     Route(
         "POST", "/v1/tables/{name}/trim", "Delete the rows of a tablet before an index", _served("trim", _commands),
         object_of({"tablet_index": COUNT, "trimmed_row_count": COUNT}),
-        body=object_of({"tablet_index": COUNT, "trimmed_row_count": {"type": "integer"}}),
+        body=object_of({"tablet_index": COUNT, "trimmed_row_count": {"type": "integer"}}), place=_trimming_node,
     ),
     Route(
         "POST", "/v1/tables/{name}/alter", "Change the schema of an unmounted table, or make it static or dynamic",

@@ -26,7 +26,7 @@ def test_of_several_nodes_the_cells_home_leads_with_the_epoch_that_it_has_named(
     assert leaders.of_partition(TOPIC, _partition(4)) == (NO_NODE, NO_EPOCH)
     elsewhere[CellId(2)] = {TabletId(72): 3}
     assert leaders.of_partition(TOPIC, _partition(5)) == (8, 3)
-    assert leaders.of_partition(TOPIC, _partition(5, is_unmounted=True))[0] == NO_NODE
+    assert leaders.of_partition(TOPIC, _partition(5, is_unmounted=True)) == (NO_NODE, 3)
     assert [leaders.replicas(TOPIC, _partition(index)) for index in (0, 5)] == [[7], [8]]
     assert leaders.foreign_cell(TOPIC) == 2
     assert leaders.foreign_cell(TOPIC, (0, 3)) is None
@@ -38,6 +38,15 @@ def test_of_several_nodes_the_cells_home_leads_with_the_epoch_that_it_has_named(
     del homes[CellId(2)]
     assert leaders.only_node(TOPIC, (4,)) is None
     assert (leaders.of_cell(CellId(2)), leaders.of_partition(TOPIC, _partition(5))[0]) == (NO_NODE, NO_NODE)
+
+
+def test_partitions_that_are_not_in_service_yet_are_nobodys() -> None:
+    """The record of a topic grows a turn before its partitions."""
+    homes = {CellId(cell): CellHome(CellId(cell), node, node) for cell, node in ((1, 1), (2, 2))}
+    for served, wanted in ((6, {1: [0, 1, 2, 3], 2: [4, 5]}), (5, {1: [0, 1, 2, 3], 2: [4]}), (3, {1: [0, 1, 2]})):
+        topic: Any = SimpleNamespace(record=TOPIC.record, partitions=[*map(_partition, range(served))])
+        assert Leaders(7, (7, 8), {}, lambda: homes).by_number(topic) == wanted
+        assert Leaders(7).by_number(topic) == {1: [*range(served)]}
 
 
 def test_each_node_has_the_port_that_is_its_number_above_the_shared_one() -> None:

@@ -1,0 +1,135 @@
+"""Ordered tables of a broker of two nodes: HTTP is at the first, tablets are at both."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.broker.node.test_http_over_nodes import call, is_served_by_both
+from tests.support.several_nodes import SeveralNodes, several_nodes
+from tests.support.waiting import wait_until
+
+PATIENCE_S = 60.0
+SCHEMA = [{"name": "id", "type": "int64"}]
+TABLETS = 4
+"""Tablets of tables that lie at both nodes: one in each cell."""
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralNodes]:
+    with several_nodes(tmp_path_factory.mktemp("nodes"), {"pqbroker.node.silence.ms": "10000"}) as running:
+        yield running
+
+
+def test_tablets_of_both_nodes_are_unmounted_frozen_and_mounted(nodes: SeveralNodes) -> None:
+    at = spread(nodes, "states")
+    for index in range(TABLETS):
+        assert insert(nodes, "states", index)[0] == 200
+    away = next(index for index, node in at.items() if node == 2)
+    one = {"first_tablet_index": away, "last_tablet_index": away}
+    status, told = call(nodes, "tables/states/unmount", one)
+    assert (status, told["state"]) == (200, "mixed"), told
+    assert insert(nodes, "states", away)[1]["error"]["code"] == "WRONG_STATE"
+    assert rows(nodes, "states", away)[1]["error"]["code"] == "WRONG_STATE"
+    assert insert(nodes, "states", next(index for index in at if index != away))[0] == 200
+    assert call(nodes, "tables/states/mount", {"freeze": True, **one})[0] == 200
+    assert rows(nodes, "states", away)[1]["rows"] == [{"id": away}]
+    assert insert(nodes, "states", away)[1]["error"]["code"] == "WRONG_STATE"
+    assert call(nodes, "tables/states/unfreeze", one)[0] == 200
+    assert insert(nodes, "states", away)[0] == 200
+    for command, state in (("freeze", "frozen"), ("unmount", "unmounted"), ("mount", "mounted")):
+        status, told = call(nodes, f"tables/states/{command}", {})
+        assert (status, told["state"]) == (200, state), told
+    assert rows(nodes, "states", away)[1]["rows"] == [{"id": away}] * 2
+
+
+def test_an_unmount_writes_the_rows_of_all_nodes_into_bodies(nodes: SeveralNodes) -> None:
+    spread(nodes, "bodies")
+    for index in range(TABLETS):
+        assert insert(nodes, "bodies", index)[0] == 200
+    assert call(nodes, "tables/bodies/unmount", {})[0] == 200
+    shown = [call(nodes, f"topics/bodies/partitions/{index}")[1] for index in range(TABLETS)]
+    assert [(one["end_offset"], one["head"]["size_bytes"]) for one in shown] == [(1, 0)] * TABLETS
+    assert call(nodes, "tables/bodies/alter", {"schema": [*SCHEMA, {"name": "more", "type": "int64"}]})[0] == 200
+    for command, body in (("reshard", {"tablet_count": 6}), ("alter", {"dynamic": False})):
+        status, told = call(nodes, f"tables/bodies/{command}", body)
+        assert (status, told["error"]["code"]) == (409, "TABLETS_OF_OTHER_NODES"), told
+        assert "--node 1`" in told["error"]["cure"]
+
+
+def test_rows_of_both_nodes_are_trimmed(nodes: SeveralNodes) -> None:
+    at = spread(nodes, "trimmed")
+    for index in at:
+        assert insert(nodes, "trimmed", index)[0] == 200
+        assert call(nodes, "tables/trimmed/trim", {"tablet_index": index, "trimmed_row_count": 1})[0] == 200
+        assert rows(nodes, "trimmed", index)[1]["rows"] == []
+
+
+def test_rows_of_both_nodes_are_pulled_and_marked_as_read(nodes: SeveralNodes) -> None:
+    at = spread(nodes, "pulled")
+    assert call(nodes, "queues/pulled/consumers", {"consumer": "reader", "vital": True})[0] == 200
+    for index in at:
+        for _ in range(2):
+            assert insert(nodes, "pulled", index)[0] == 200
+        advance = {"consumer": "reader", "tablet_index": index, "new_offset": 1}
+        assert call(nodes, "queues/pulled/advance", advance)[0] == 200
+        status, told = call(nodes, f"queues/pulled/rows?consumer=reader&tablet_index={index}")
+        row = {"$tablet_index": index, "$row_index": 1, "id": index}
+        assert (status, told) == (200, {"rows": [row], "offset": 1, "next_offset": 2})
+
+
+def test_sessions_over_both_nodes_are_refused_with_the_cure(nodes: SeveralNodes) -> None:
+    spread(nodes, "sessions")
+    session, batch = {"producer": "p", "session": "s"}, {"session": "s", "sequence": 1}
+    for path, body in {
+        "queues/sessions/producer-sessions": session,
+        "queues/sessions/push": {**session, "epoch": 0, "rows": [{"id": 1}]},
+        "tables/sessions/rows": {**batch, "rows": [{"id": 1}]},
+        "tables/sessions/staged-rows": {**batch, "rows": [{"id": 1}]},
+        "tables/sessions/staged-rows/commit": {**batch, "pieces": []},
+    }.items():
+        status, told = call(nodes, path, body)
+        assert (status, told["error"]["code"]) == (409, "TABLETS_OF_OTHER_NODES"), told
+    assert call(nodes, "queues/sessions/producer-sessions")[1]["error"]["code"] == "TABLETS_OF_OTHER_NODES"
+
+
+def test_a_silent_node_keeps_its_tablets_from_an_unmount_and_serves_them_afterwards(nodes: SeveralNodes) -> None:
+    at = spread(nodes, "silent")
+    pid = nodes.pids()[2]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        status, told = call(nodes, "tables/silent/unmount", {})
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    assert (status, told["error"]["code"]) == (503, "NODE_SILENT"), told
+    wait_until(lambda: is_served_by_both(nodes), "both nodes have open cells", PATIENCE_S)
+    for index in at:
+        end_s = time.monotonic() + PATIENCE_S
+        while (told := insert(nodes, "silent", index))[0] != 200:
+            assert time.monotonic() < end_s, told
+
+
+def spread(nodes: SeveralNodes, name: str) -> dict[int, int]:
+    """Make an ordered table at both nodes; return the node of each tablet."""
+    wait_until(lambda: is_served_by_both(nodes), "both nodes have open cells", PATIENCE_S)
+    status, told = call(nodes, "tables", {"path": f"//{name}", "schema": SCHEMA, "tablet_count": TABLETS})
+    assert status == 201, told
+    found = {tablet["index"]: tablet["node"] for tablet in call(nodes, f"tables/{name}/tablets")[1]["tablets"]}
+    assert {*found.values()} == {1, 2}
+    return found
+
+
+def insert(nodes: SeveralNodes, name: str, tablet: int) -> tuple[int, Any]:
+    return call(nodes, f"tables/{name}/rows", {"rows": [{"id": tablet, "$tablet_index": tablet}]})
+
+
+def rows(nodes: SeveralNodes, name: str, tablet: int) -> tuple[int, Any]:
+    status, told = call(nodes, f"tables/{name}/rows?tablet_index={tablet}")
+    if status == 200:
+        told["rows"] = [{"id": row["id"]} for row in told["rows"]]
+    return status, told
