@@ -24,7 +24,7 @@ from functools import partial
 from typing import NamedTuple
 
 from pqbroker.pq.log.consumers import ConsumerOffset
-from pqbroker.pq.serving.elsewhere import KnownElsewhere, Ways
+from pqbroker.pq.serving.elsewhere import KnownElsewhere, WayElsewhere, Ways
 from pqbroker.pq.serving.held_commits import HeldCommits
 from pqbroker.pq.serving.held_commits import Outcomes as Outcomes
 from pqbroker.pq.serving.held_commits import TopicPartition as TopicPartition
@@ -345,17 +345,17 @@ class GroupOffsets:
         group_id, outcomes = changes.group_id, changes.outcomes
         error = committed.exception()
         for partition, server, state, _, _ in changes.planned:
-            server.consumers.settle(group_id, state, is_durable=error is None)
+            # One that has moved since has its offsets from the store, with this one, and perhaps later ones.
+            is_news = error is None and changes.way is self._way(server)
+            server.consumers.settle(group_id, state, is_durable=is_news)
             outcomes[partition] = _translated(error)
-            if error is not None:
-                continue
-            if self._stopped:
+            if error is not None or self._stopped:
                 continue
             if self._find(*partition) is not server:
                 outcomes[partition] = _unknown()
-            elif state is None:
+            elif is_news and state is None:
                 self._discard(group_id, partition)
-            else:
+            elif is_news:
                 self._emptied.pop(group_id, None)
                 self._partitions.setdefault(group_id, set()).add(partition)
         if answer.commit_is_done(error):
@@ -364,6 +364,11 @@ class GroupOffsets:
             if not pending:
                 del self._pending[group_id]
             answer.give()
+
+    def _way(self, server: PartitionServer) -> WayElsewhere | None:
+        """Return the way to the node that runs a partition now; None: this one does."""
+        known = self.ways.get(server)
+        return None if known is None else known.way
 
     def _served(self, partition: TopicPartition) -> PartitionServer:
         """The partition, for a commit."""
@@ -428,7 +433,7 @@ class _Planned(NamedTuple):
 class OffsetChanges:
     """Offsets of a group before their commit: planned at their partitions, and enqueued or given up."""
 
-    __slots__ = ("_served", "_ways", "group_id", "outcomes", "planned")
+    __slots__ = ("_served", "_ways", "group_id", "outcomes", "planned", "way")
 
     def __init__(self, group_id: str, served: Callable[[TopicPartition], PartitionServer], ways: Ways) -> None:
         self._served = served
@@ -436,6 +441,8 @@ class OffsetChanges:
         self.group_id = group_id
         self.outcomes: dict[TopicPartition, KafkaError | None] = {}
         self.planned: list[_Planned] = []
+        self.way: WayElsewhere | None = None
+        """The way that it took to another node; None: it is stored here."""
 
     def add(self, partition: TopicPartition, state: ConsumerOffset | None) -> None:
         """Plan one partition's offset, or why it has none; each partition once."""
@@ -479,6 +486,7 @@ class OffsetChanges:
             away = [(self._ways[item.server].partition, item.state) for item in self.planned]
         except KeyError:
             return Outcome.failed(CommitRefused("offsets of the partitions are not known any more; try again"))
+        self.way = known.way
         return known.way.commit_offsets(self.group_id, away)
 
     def give_up(self) -> None:

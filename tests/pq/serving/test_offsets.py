@@ -11,8 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from pqbroker.pq.log.consumers import NO_SESSION, ConsumerOffset
 from pqbroker.pq.serving import offsets as serving
+from pqbroker.pq.serving.elsewhere import KnownElsewhere, PartitionAway
 from pqbroker.pq.serving.offsets import GroupOffsets, TopicPartition, nobody_knows
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.outcome import Outcome
 from tests.pq.rig import DAY_MS, START_MS, Node, batch, write
 from tests.support.depth import examples
 
@@ -54,6 +56,35 @@ async def two_cells() -> tuple[Node, Node, GroupOffsets]:
     first, second = await Node().start(), await Node().start()
     servers = {("t", 0): await first.topic("t"), ("u", 0): await second.topic("u")}
     return first, second, GroupOffsets(lambda name, index: servers.get((name, index)))
+
+
+class SlowWay:
+    """A way to another node, which answers as it is told."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome[None]] = []
+
+    def commit_offsets(self, group_id: str, offsets: object) -> Outcome[None]:
+        self.outcomes.append(Outcome())
+        return self.outcomes[-1]
+
+    def end_transaction(self, partition: object, marker: object) -> Outcome[int]:
+        raise AssertionError("no transaction is ended")
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+async def test_a_late_answer_of_the_node_that_had_a_partition_changes_nothing_later(*, deletes: bool) -> None:
+    node = await started()
+    offsets, server, way = node.topics.offsets, node.partition("u"), SlowWay()
+    known = KnownElsewhere(PartitionAway(bytes(16), server.storage.tablet_id, 1, 0), way)
+    offsets.take_copy("u", [server], {server: (known, {})})
+    late = offsets.commit("g", {("u", 0): None if deletes else ConsumerOffset(34)})
+    offsets.drop_copy("u", [server])  # its cell is opened here
+    assert await commit(node, {("u", 0): ConsumerOffset(35)}) == {("u", 0): None}
+    way.outcomes[0].settle(None)
+    assert await late == {("u", 0): None}
+    assert offsets.at("g", ("u", 0)) == ConsumerOffset(35, creator=ANY)
+    assert offsets.groups() == ["g"]
 
 
 async def test_offsets_in_several_cells_are_a_commit_of_each() -> None:
