@@ -50,7 +50,7 @@ class AskedNodes(Protocol):
         """Have a node, if it is reached, take a note about a stream."""
 
     async def work_on_tablets(self, node: int, asked: Any) -> Any:
-        """Have a node do some work on sorted tablets that it runs; return what it says at the end. NodeSilent."""
+        """Have a node do some work on tablets of tables that it runs; return what it says at the end. NodeSilent."""
 
 
 class OtherNodes(AskedNodes, Protocol):

@@ -192,7 +192,7 @@ class FirstPlace:
         return await self._ask(node, PeerMethod.WEB, asked, body)
 
     async def work_on_tablets(self, node: int, asked: Any) -> Any:
-        """Have another node do some work on sorted tablets; return what it says at the end. NodeSilent."""
+        """Have another node do some work on tablets of tables; return what it says at the end. NodeSilent."""
         self._works += 1
         work = self._works
         while True:

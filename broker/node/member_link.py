@@ -253,7 +253,7 @@ class MemberLink:
         return asked
 
     async def _work(self, node: Node, asked: Any) -> Any:
-        """Do a part of some work on sorted tablets. PeerRefused."""
+        """Do a part of some work on tablets of tables. PeerRefused."""
         if self._tablets is None:
             serving = await _tablets.get()
             self._tablets = self._tablets or serving.ServedTablets(node)

@@ -1,4 +1,4 @@
-"""Work on tablets of tables of this node for the first one, over the peer link: begun by one question, asked for again
+"""Work on this node's tablets of tables for the first one, over the peer link: begun by one question, asked for again
 until it is done, so that no question waits for long.
 """
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from pqbroker.broker.node.parts import Node
 from pqbroker.broker.peers.peer_methods import WORK_GOES_ON
 from pqbroker.broker.services.sorted_tables.tablets_here import follow_scheme_again, work_here
-from pqbroker.broker.services.tables.partitions_away import follow_scheme, work_on_partitions
+from pqbroker.broker.services.tables.partitions_here import follow_scheme, work_on_partitions
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.tables.refusals import TableError
 

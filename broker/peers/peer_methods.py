@@ -65,7 +65,7 @@ class PeerMethod(IntEnum):
     ASK_HOME = 42
     """A node asks the home of prepared rows for their decision, wherever it is."""
     TABLETS = 50
-    """The first node has another one do some work on sorted tablets that it runs."""
+    """The first node has another one do some work on tablets of tables that it runs."""
     STATE = 30
     """A note of a node with what is wrong with it, and its figures."""
     ENDS = 31

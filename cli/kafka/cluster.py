@@ -78,13 +78,13 @@ class Partition(NamedTuple):
     replicas: list[int]
     isr: list[int]
     error_code: ErrorCode
-    offline: list[int] = []
+    offline: Sequence[int] = ()
     """Replicas whose brokers are down, as Apache Kafka says."""
 
     @property
     def is_unmounted(self) -> bool:
-        """Return True if it waits for a mount. A pqbroker knows the leader epoch of one whose node does not serve as
-        little as the node."""
+        """Return True if it waits for a mount. Where its node does not serve, a pqbroker knows no leader epoch of it.
+        """
         return self.leader < 0 <= self.leader_epoch and not self.offline
 
 
@@ -373,8 +373,8 @@ def tell_leaderless(topic: Topic, partitions: Sequence[int]) -> str:
         told.append(f"tablets of {topic.name} are unmounted: {_first(unmounted)}; {cure}")
     if others:
         nodes = ", ".join(map(str, sorted({node for index in others for node in topic.partitions[index].replicas})))
-        cause = f"broker {nodes} has them, and does not serve them now" if nodes else "no broker serves them now"
-        told.append(f"partitions of {topic.name} have no leader: {_first(others)}; {cause}")
+        brokers = f"the brokers that have them ({nodes}) do not serve them" if nodes else "no broker serves them"
+        told.append(f"partitions of {topic.name} have no leader: {_first(others)}; {brokers} now, try again later")
     return "; ".join(told)
 
 

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class StoredRead:
-    """A read from the store, which begins when it is waited for: one that nobody wants any more may be dropped."""
+    """A read from the store that begins when it is awaited, and may be dropped before."""
 
     __slots__ = ("_read",)
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.queues.callers import QueuesCaller
 from pqbroker.broker.services.queues.finding import find_queue
+from pqbroker.broker.services.tables.at_first_node import check_all_here
 from pqbroker.broker.services.tables.finding import find_typed, state_of
 from pqbroker.broker.services.tables.inserting import (
     GivenRows,
@@ -23,7 +24,6 @@ from pqbroker.broker.services.tables.inserting import (
     none_mounted,
     prepared_ends,
 )
-from pqbroker.broker.services.tables.partitions_away import check_all_here
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.log.sessions import (
     NO_SEQUENCE,

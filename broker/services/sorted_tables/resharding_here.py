@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pqbroker.broker.services.sorted_tables.tablets_away import TabletWork, index_of_tablet
+from pqbroker.broker.services.sorted_tables.tablets_away import TabletWork
+from pqbroker.broker.services.tables.work_away import indexes_of
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing
 from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.kv.commands import KeyValueError
@@ -48,7 +49,7 @@ async def _drop(tables: SortedTables, table: SortedTable, asked: Mapping[str, An
 
 def _check(tables: SortedTables, table: SortedTable, asked: Mapping[str, Any]) -> None:
     """TableError WRONG_STATE: rows changed; RESHARD_FAILED: a cell with new tablets is not open here any more."""
-    first, last = (index_of_tablet(table, int(asked[name])) for name in ("first", "last"))
+    first, last = indexes_of(table.record, (int(asked[name]) for name in ("first", "last")))
     rows = [(TabletId(int(tablet)), frozenset(map(int, chunks))) for tablet, chunks in asked["rows"]]
     check_rows(table, ReshardPlan(first, last, (), 0, 0), rows)
     if not tables.have(*_new(asked)):
@@ -57,7 +58,7 @@ def _check(tables: SortedTables, table: SortedTable, asked: Mapping[str, Any]) -
 
 
 async def _plan(table: SortedTable, asked: Mapping[str, Any]) -> ReshardPlan:
-    first, last = (index_of_tablet(table, int(asked[name])) for name in ("first", "last"))
+    first, last = indexes_of(table.record, (int(asked[name]) for name in ("first", "last")))
     for tablet in table.tablets[first : last + 1]:
         await tablet.transactions.ended(with_decisions=True)
     given = asked.get("pivots")

@@ -14,9 +14,8 @@ from enum import StrEnum
 from typing import Any
 
 from pqbroker.broker.services.tables.callers import TablesCaller
-from pqbroker.broker.services.tables.work_away import ask_for_work
+from pqbroker.broker.services.tables.work_away import ask_for_work, at_other_nodes
 from pqbroker.storage.engine import CommitRefused
-from pqbroker.storage.ids import TabletId
 from pqbroker.storage.uninterrupted import uninterrupted
 from pqbroker.tables.mount import MountState
 from pqbroker.tables.refusals import TableError
@@ -51,13 +50,9 @@ class TabletWork(StrEnum):
 def tablets_away(caller: TablesCaller, table: SortedTable, indexes: Iterable[int]) -> Mapping[int, Sequence[int]]:
     """Return those of a table's tablets that other nodes run, by the numbers of their nodes; none at a node that is not
     the first one."""
-    if caller.node.others() is None:
-        return {}
     found: dict[int, list[int]] = {}
-    for index in indexes:
-        node = caller.node.leaders.other_node(table.record.cell_of(index))
-        if node is not None:
-            found.setdefault(node, []).append(index)
+    for node, index in at_other_nodes(caller, table.record, indexes):
+        found.setdefault(node, []).append(index)
     return found
 
 
@@ -133,15 +128,6 @@ def sizes_of(tablets: Iterable[Any]) -> tuple[int, int]:
     """Return the count of the chunks of tablets, and their bytes."""
     sizes = [chunk.record.size for tablet in tablets for chunk in tablet.structure.chunks.values()]
     return len(sizes), sum(sizes)
-
-
-def index_of_tablet(table: SortedTable, tablet: int) -> int:
-    """TableError WRONG_STATE: the table was resharded."""
-    try:
-        return table.record.tablets.index(TabletId(tablet))
-    except ValueError:
-        text = f"{table.record.name} was resharded meanwhile: it has no tablet {tablet}"
-        raise TableError("WRONG_STATE", text, "List its tablets, and give the command again.") from None
 
 
 async def work_away(caller: TablesCaller, node: int, table: SortedTable, work: TabletWork, **asked: Any) -> Any:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pqbroker.broker.services.sorted_tables.resharding_here import reshard_here
-from pqbroker.broker.services.sorted_tables.tablets_away import TabletWork, index_of_tablet, sizes_of
+from pqbroker.broker.services.sorted_tables.tablets_away import TabletWork, sizes_of
+from pqbroker.broker.services.tables.work_away import indexes_of
 from pqbroker.pq.serving.topic import Moving
 from pqbroker.tables.mount import FLUSHING, MountState
 from pqbroker.tables.refusals import TableError
@@ -25,7 +26,8 @@ async def work_here(tables: SortedTables, asked: Mapping[str, Any]) -> Any:
     if table is None:
         raise TableError("NO_TABLE", "the table was deleted meanwhile", "GET /v1/tables lists the tables.")
     if work is TabletWork.LEAVE:
-        states = {index_of_tablet(table, int(tablet)): MountState(state) for tablet, state in asked["states"].items()}
+        given = asked["states"]
+        states = dict(zip(indexes_of(table.record, map(int, given)), map(MountState, given.values()), strict=True))
         await _leave(tables, table, states, is_forced=bool(asked["is_forced"]))
         return None
     if work is TabletWork.END:
@@ -37,7 +39,7 @@ async def work_here(tables: SortedTables, asked: Mapping[str, Any]) -> Any:
         return None
     if work in _RESHARDS:
         return await reshard_here(tables, table, work, asked)
-    indexes = [index_of_tablet(table, int(tablet)) for tablet in asked["tablets"]]
+    indexes = indexes_of(table.record, map(int, asked["tablets"]))
     if work is TabletWork.SIZES:
         return sizes_of(table.tablets[index] for index in indexes)
     for index in indexes:

@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.tables.arrow_rows import encode_arrow
+from pqbroker.broker.services.tables.at_first_node import check_all_here
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.encoded_rows import EncodedRows, TabletRows
 from pqbroker.broker.services.tables.finding import check_tablet, find_typed, state_of, states
-from pqbroker.broker.services.tables.partitions_away import check_all_here
 from pqbroker.broker.services.topics.partitions import check_batch
 from pqbroker.broker.services.topics.record_checks import weigh
 from pqbroker.conf.broker import BrokerSettings

@@ -19,7 +19,8 @@ from pqbroker.broker.ground.refusals import REFUSED
 from pqbroker.broker.services.tables.attributes import remounted
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.finding import ALL_TABLETS, TabletRange, find_table, states
-from pqbroker.broker.services.tables.partitions_away import AwayTablets, flush, leave_away, settle_away, tablets_away
+from pqbroker.broker.services.tables.partitions_away import AwayTablets, leave_away, settle_away, tablets_away
+from pqbroker.broker.services.tables.partitions_here import flush
 from pqbroker.pq.serving.topic import Moving, Topic
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE, BundleRefused
 from pqbroker.storage.bundles.hive import Hive

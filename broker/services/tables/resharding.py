@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.cells.tablet_gluing import Glue
+from pqbroker.broker.services.tables.at_first_node import check_all_here
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.finding import ALL_TABLETS, TabletRange, find_table, states
-from pqbroker.broker.services.tables.partitions_away import check_all_here
 from pqbroker.broker.services.tables.readiness import (
     check_loaded,
     check_no_transaction,

@@ -5,10 +5,10 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.services.tables.at_first_node import check_all_here
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.finding import find_typed
 from pqbroker.broker.services.tables.inserting import GivenRows, encode_rows, places
-from pqbroker.broker.services.tables.partitions_away import check_all_here
 from pqbroker.broker.services.topics import staged_rows
 from pqbroker.broker.services.topics.staged_rows import BatchRefused, Committed, OnChanged
 from pqbroker.pq.log.sessions import Fence

@@ -12,9 +12,9 @@ from pqbroker.broker.services.queues.consumers import Advance
 from pqbroker.broker.services.queues.finding import find_queue
 from pqbroker.broker.services.queues.producers import Push, SessionName, SessionState
 from pqbroker.broker.services.queues.registrations import registered
+from pqbroker.broker.services.tables.at_first_node import check_all_here
 from pqbroker.broker.services.tables.finding import check_tablet
 from pqbroker.broker.services.tables.inserting import GivenRows
-from pqbroker.broker.services.tables.partitions_away import check_all_here
 from pqbroker.broker.services.topics.finding import every_topic
 from pqbroker.broker.services.topics.partitions import find_readable
 from pqbroker.broker.web.queues.queue_routes import PULL

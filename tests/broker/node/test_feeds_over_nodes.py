@@ -136,7 +136,7 @@ def describe(nodes: SeveralNodes, name: str) -> Any:
 
 
 def is_fed(nodes: SeveralNodes, name: str, count: int) -> bool:
-    """Return True once all records are fed, of which there are so many or more."""
+    """Return True once all records are fed, and `count` of them or more."""
     status, told = call(nodes, f"materializations/{name}")
     if status != 200 or (told["lag"], told["state"]) != (0, "running"):
         return False

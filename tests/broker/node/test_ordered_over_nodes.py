@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -76,7 +77,8 @@ def test_rows_of_both_nodes_are_pulled_and_marked_as_read(nodes: SeveralNodes) -
         for _ in range(2):
             assert insert(nodes, "pulled", index)[0] == 200
         advance = {"consumer": "reader", "tablet_index": index, "new_offset": 1}
-        assert call(nodes, "queues/pulled/advance", advance)[0] == 200
+        # until the first node has the offsets of the other one's tablets it says so, and that it is to be asked again
+        wait_until(partial(_is_advanced, nodes, advance), "the consumer is advanced", PATIENCE_S)
         status, told = call(nodes, f"queues/pulled/rows?consumer=reader&tablet_index={index}")
         row = {"$tablet_index": index, "$row_index": 1, "id": index}
         assert (status, told) == (200, {"rows": [row], "offset": 1, "next_offset": 2})
@@ -112,6 +114,12 @@ def test_a_silent_node_keeps_its_tablets_from_an_unmount_and_serves_them_afterwa
         end_s = time.monotonic() + PATIENCE_S
         while (told := insert(nodes, "silent", index))[0] != 200:
             assert time.monotonic() < end_s, told
+
+
+def _is_advanced(nodes: SeveralNodes, advance: dict[str, Any]) -> bool:
+    status, told = call(nodes, "queues/pulled/advance", advance)
+    assert status == 200 or told["error"]["code"] == "COORDINATOR_LOAD_IN_PROGRESS", told
+    return status == 200
 
 
 def spread(nodes: SeveralNodes, name: str) -> dict[int, int]:

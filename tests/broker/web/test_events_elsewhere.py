@@ -96,7 +96,7 @@ async def test_the_first_word_of_a_node_is_no_news_and_the_next_ones_are(web: We
 
 
 async def _events(pieces: AsyncGenerator[bytes, None], count: int) -> list[Any]:
-    """Return events up to so many of another node."""
+    """Return events until `count` of them are of another node."""
     found, seen = list[Any](), 0
     async with asyncio.timeout(WAIT_S):
         async for piece in pieces:

@@ -59,7 +59,7 @@ async def two_cells() -> tuple[Node, Node, GroupOffsets]:
 
 
 class SlowWay:
-    """A way to another node, which answers as it is told."""
+    """A way to another node; a test settles its answers."""
 
     def __init__(self) -> None:
         self.outcomes: list[Outcome[None]] = []

@@ -395,8 +395,7 @@ class Transactor:
         expect(is_right, f"{self.name} has the offsets {found_offsets}, its last transaction has {offset}")
 
     def _verify_cleaned(self, seen: dict[Place, list[bytes]]) -> None:
-        """Of the committed records of a key the last one is there, and those before it are in order, as far as they are
-        left."""
+        """Check that the last committed record of each key is there, and that those left before it are in order."""
         own = b"%d:" % self.number
         for place in (place for place in seen if place[0] == CLEANED):
             found = [int(value.split(b":")[1]) for value in seen[place] if value.startswith(own)]

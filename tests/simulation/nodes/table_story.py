@@ -50,7 +50,7 @@ class TableWrite:
 
 @dataclass(slots=True)
 class TableBook:
-    """What the tables hold."""
+    """Rows that the tables hold."""
 
     rows: dict[int, int | None] = field(default_factory=lambda: dict.fromkeys(range(KEYS)))
     doubt: TableWrite | None = None
@@ -91,7 +91,7 @@ class TableBook:
 
 
 class Run(Protocol):
-    """What all clients live in."""
+    """The run that all clients are part of."""
 
     @property
     def is_ending(self) -> bool:
