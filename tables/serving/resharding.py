@@ -363,6 +363,14 @@ def new_count(table: SortedTable, plan: ReshardPlan) -> int:
     return sum(within not in kept for within in _ranges(plan.pivots, _end(record, plan.last)))
 
 
+def check_unmounted(table: SortedTable, index: int) -> None:
+    """TableError WRONG_STATE for a tablet that is not unmounted."""
+    state = table.state_of(index)
+    if state is not MountState.UNMOUNTED:
+        text = f"tablet {index} is {state.value}, and reshard replaces it"
+        raise TableError("WRONG_STATE", text, "Unmount the tablets of the range first.")
+
+
 def _check_none_moves(table: SortedTable) -> None:
     """Check that no tablet is on its way to a mount state: a reshard may give it another number."""
     if table.moving:
@@ -373,10 +381,8 @@ def _check_none_moves(table: SortedTable) -> None:
 
 def _check_closed(table: SortedTable, index: int) -> None:
     """Check that a tablet is unmounted, has all its rows in chunks, and no transaction depends on it."""
-    tablet, state = table.tablets[index], table.state_of(index)
-    if state is not MountState.UNMOUNTED:
-        text = f"tablet {index} is {state.value}, and reshard replaces it"
-        raise TableError("WRONG_STATE", text, "Unmount the tablets of the range first.")
+    check_unmounted(table, index)
+    tablet = table.tablets[index]
     if tablet.unreadable is not None or not tablet.is_loaded:
         raise TableError("TABLET_NOT_OPEN", f"{tablet.name} is not open", "GET /v1/cells shows the cause.")
     if (refusal := tablet.transactions.under_way(with_decisions=True)) is not None:

@@ -5,7 +5,8 @@ cell's directory, and under it the fencing of its engine, see that they do so in
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from pqbroker.broker.services.cells.cell_place import CellPlace
 from pqbroker.storage.bundles.bundle import BundleRefused
@@ -24,6 +25,8 @@ class CellHoming:
         self._place = place
         self._hive = hive
         self._weights = weights
+        self._borrowed: Counter[CellId] = Counter()
+        """Requests that need cells at this node, by cell."""
 
     def runs(self, cell: CellId) -> bool:
         """Return True if this node opens a cell."""
@@ -77,6 +80,26 @@ class CellHoming:
         await self._put([CellHome(cell, node, node)])
         log.info("cell %d is given to node %d", cell, node)
 
+    async def borrow(self, cells: Collection[CellId]) -> list[CellId]:
+        """Have this node run cells of others until `done_with` is called for them; return those that it did not run."""
+        self._borrowed.update(cells)
+        homes = self._hive.homes
+        taken = [cell for cell in sorted(cells) if cell in homes and not self.runs(cell)]
+        if taken:
+            await self._put([CellHome(cell, self._place.number, homes[cell].given) for cell in taken])
+            log.info("this node runs cells %s for a request that needs them here", ", ".join(map(str, taken)))
+        return taken
+
+    def done_with(self, cells: Collection[CellId]) -> list[CellHome]:
+        """Return the homes of those that nobody borrows any more, and that can go back to their nodes."""
+        self._borrowed.subtract(cells)
+        self._borrowed += Counter()  # without those at 0
+        homes = (home for home in map(self._hive.homes.get, sorted(cells)) if home is not None)
+        return [home for home in homes if self._is_away(home) and home.given in self._place.present]
+
+    def _is_away(self, home: CellHome) -> bool:
+        return home.node != home.given and home.cell not in self._borrowed
+
     async def _put(self, homes: Sequence[CellHome]) -> None:
         moved = [home.cell for home in homes if self._hive.homes[home.cell].node != home.node]
         await self._hive.set_homes(homes)
@@ -91,6 +114,6 @@ class CellHoming:
     def away(self, nodes: set[int]) -> CellHome | None:
         """Return the home of a cell that should come back to one of these nodes; None: there is none."""
         for _, home in sorted(self._hive.homes.items()):
-            if home.node != home.given and home.given in nodes:
+            if self._is_away(home) and home.given in nodes:
                 return home
         return None

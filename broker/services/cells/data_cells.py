@@ -11,7 +11,7 @@ of several nodes each opens the cells whose home it is.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +29,7 @@ from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.storage import parse_pools, parse_profile
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE, BundleRefused
+from pqbroker.storage.bundles.cell_homes import CellHome
 from pqbroker.storage.bundles.cell_opening import CellOpening
 from pqbroker.storage.bundles.hive import CellRecord, CellState, Hive
 from pqbroker.storage.bundles.open_cells import OpenCells
@@ -85,6 +86,8 @@ class _Watched:
     """Reason why the cell is not open."""
     is_held: bool = False
     """True while the node before has it open still."""
+    is_serving: bool = False
+    """True while it is open and its tablets run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +195,12 @@ class DataCells:
             return self._hive.cells[record.cell]
 
     async def move_tablet(self, owner: TabletOwner, tablet_id: TabletId, cell: CellId) -> None:
-        """Have an object's tablet live in another open cell; no backup is taken meanwhile. Raises as
-        `TabletMoves.move`."""
-        async with self._changes:
+        """Have an object's tablet live in another open cell; no backup is taken meanwhile. This node does it, so it
+        runs both cells meanwhile. Raises as `TabletMoves.move` and `here`."""
+        home = owner.home_of(tablet_id)
+        if home in (None, cell):
+            return
+        async with self.here([home, cell]), self._changes:
             await uninterrupted(self._move(owner, tablet_id, cell))
             await self.note_opening(cell)
 
@@ -219,13 +225,10 @@ class DataCells:
 
     async def remove(self, cell: CellId, *, evacuate: bool = False) -> None:
         """Delete a cell that no object has a tablet in; `evacuate`: after its tablets were moved to others of its
-        bundle. BundleRefused, NoHealthyCell, CommitRefused, ShardLost, EngineError."""
-        async with self._changes:
-            if not self._homing.runs(cell):
-                raise BundleRefused(
-                    f"cell {cell} is run by another node, and only the first one removes cells: move it there before, "
-                    f"with `pqbroker cell move {cell}`"
-                )
+        bundle. Raises BundleRefused, NoHealthyCell, and as `here`."""
+        known = self._hive.cells
+        bundle = known[cell].bundle if evacuate and cell in known else None
+        async with self.here({cell, *(one for one, record in known.items() if record.bundle == bundle)}), self._changes:
             self._cells.leaving.add(cell)
             try:
                 if evacuate:
@@ -262,6 +265,34 @@ class DataCells:
         await self.follow_homes()
         await self._until_open(cell)
 
+    @asynccontextmanager
+    async def here(self, cells: Iterable[CellId]) -> AsyncIterator[None]:
+        """Have this node run cells for the block, those of others too, while clients are served: these go back behind
+        it. CommitRefused, ShardLost; EngineError where a cell does not open in time."""
+        if self._place.count == 1 or self._place.mirrored is not None:
+            yield
+            return
+        wanted = set(cells)
+        try:
+            async with self._changes:  # no cell gets another home while it is removed
+                taken = await self._homing.borrow(wanted)
+            if taken:
+                await self.follow_homes()
+                for cell in taken:
+                    await self._until_open(cell)
+            yield
+        finally:
+            if homes := self._homing.done_with(wanted):
+                await uninterrupted(self._return(homes))
+
+    async def _return(self, homes: Iterable[CellHome]) -> None:
+        """Give cells back; one that cannot go now does so by itself later."""
+        for home in homes:
+            try:
+                await self.give(home.cell, home.given)
+            except (BundleRefused, CommitRefused, EngineError, ShardLost) as refusal:
+                log.warning("cell %d goes back to node %d later: %s", home.cell, home.given, refusal)
+
     async def fill(self, node: int) -> None:
         """Have a node that is back run all cells again that are its own; return when it has them open. Raises as
         `give`."""
@@ -296,7 +327,8 @@ class DataCells:
 
     async def _until_open(self, cell: CellId) -> None:
         for _ in range(round(GIVEN_S / _GIVEN_LOOK_S)):
-            if self.health(cell) in ("good", READING_ONLY):
+            watched = self._watched.get(cell)
+            if self.health(cell) in ("good", READING_ONLY) if watched is None else watched.is_serving:
                 return
             await asyncio.sleep(_GIVEN_LOOK_S)
         cause = self.failure(cell) or "its node says nothing of it"
@@ -443,12 +475,13 @@ class DataCells:
                     log.log(level, "cell %d cannot be opened yet: %s", record.cell, error)
                 watched.failure = str(error)
             else:
-                back_off_s, watched.is_held = BACK_OFF_FIRST_S, False
+                back_off_s, watched.is_held, watched.is_serving = BACK_OFF_FIRST_S, False, True
                 watched.failure = host.cell.reading_only
                 how = " for reading only" if watched.failure else ""
                 log.info("cell %d is open%s, generation %d", record.cell, how, host.cell.generation)
                 watched.tried.set()
                 loss = await _first(host.cell.lost, watched.leaving)
+                watched.is_serving = False
                 if loss is not None:
                     watched.failure = str(loss)
                     log.log(level_of(loss), "cell %d was lost: %s", record.cell, loss)

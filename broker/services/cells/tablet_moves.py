@@ -98,11 +98,6 @@ class TabletMoves:
 
     def _open(self, cell: CellId | None) -> TabletHost:
         host = None if cell is None else self._cells.host(cell)
-        if cell is not None and self._cells.is_elsewhere(cell):
-            raise BundleRefused(
-                f"cell {cell} is run by another node, and tablets move between cells of the first one: move it there "
-                f"before, with `pqbroker cell move {cell} --node 1`"
-            )
         if host is None or host.cell.lost.done():
             raise BundleRefused(f"cell {cell} is not open")
         return host

@@ -8,13 +8,14 @@ from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.sorted_tables.change_feeds import check_no_feed
 from pqbroker.broker.services.sorted_tables.finding import find_sorted
 from pqbroker.broker.services.sorted_tables.making import SORTED_TABLETS_MAX
-from pqbroker.broker.services.sorted_tables.resharding_away import FillingAway, plan_away, resharding_node
+from pqbroker.broker.services.sorted_tables.resharding_away import FillingAway, plan_away, resharding_nodes
 from pqbroker.broker.services.tables.callers import TablesCaller
+from pqbroker.broker.services.tables.cells_here import with_cells_here
 from pqbroker.broker.services.tables.finding import ALL_TABLETS, TabletRange
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing
 from pqbroker.storage.kv.commands import KeyValueError
 from pqbroker.tables.refusals import TableError
-from pqbroker.tables.serving.resharding import ReshardPlan, pivots_for_count, plan_reshard
+from pqbroker.tables.serving.resharding import ReshardPlan, check_unmounted, pivots_for_count, plan_reshard
 from pqbroker.tables.serving.table import SortedTable
 from pqbroker.tables.sorted.chunks import ChunkDamaged
 from pqbroker.tables.sorted.pivots import encode_pivots_of_range
@@ -45,15 +46,27 @@ async def reshard_sorted(caller: TablesCaller, name: str, wanted: SortedReshard)
     """Reshard a table. Durable with one commit of the scheme; the new tablets are unmounted.
 
     KafkaError TOPIC_AUTHORIZATION_FAILED; TableError NO_TABLE, NO_TABLET, INVALID_PIVOTS, INVALID_RESHARD, WRONG_STATE,
-    RESHARD_FAILED, TABLET_NOT_OPEN, TRANSACTION_UNDER_WAY, HAS_CHANGE_FEED, TABLETS_OF_OTHER_NODES, NODE_SILENT.
+    RESHARD_FAILED, TABLET_NOT_OPEN, TRANSACTION_UNDER_WAY, HAS_CHANGE_FEED, NODE_SILENT.
     """
     table = find_sorted(caller, AclOperation.ALTER, name)
     check_no_feed(table.record)
     indexes = wanted.tablets.among(table.record.name, len(table.tablets))
+    match resharding_nodes(caller, table, indexes):
+        case [None]:
+            return await _reshard_here(caller, table, indexes, wanted)
+        case [int(node)]:
+            return await _reshard_away(caller, table, node, indexes, wanted)
+    for index in indexes:
+        check_unmounted(table, index)
+    async with with_cells_here(caller, {table.record.cell_of(index) for index in indexes}):
+        return await _reshard_here(caller, table, indexes, wanted)
+
+
+async def _reshard_here(
+    caller: TablesCaller, table: SortedTable, indexes: Sequence[int], wanted: SortedReshard
+) -> SortedResharded:
+    """Reshard tablets that this node runs."""
     first, last = indexes[0], indexes[-1]
-    node = resharding_node(caller, table, indexes)
-    if node is not None:
-        return await _reshard_away(caller, table, node, indexes, wanted)
     sorted_tables = caller.node.cell.current.sorted_tables
     if not wanted.is_dry_run:
         for tablet in [table.tablets[index] for index in indexes]:
@@ -64,7 +77,7 @@ async def reshard_sorted(caller: TablesCaller, name: str, wanted: SortedReshard)
         if not wanted.is_dry_run and not _is_same(table, plan):
             await sorted_tables.reshard(table, plan, caller.node.cell.current.others.unchanged())
     except (BlobCorrupt, BlobMissing, ChunkDamaged, KeyValueError) as damage:
-        text = f"chunks of {name} cannot be read: {damage}"
+        text = f"chunks of {table.record.name} cannot be read: {damage}"
         raise TableError("RESHARD_FAILED", text, "`pqbroker doctor` says what is damaged.") from None
     return outcome
 

@@ -13,7 +13,6 @@ from pqbroker.broker.services.sorted_tables.tablets_away import TabletWork, tabl
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.storage.engine import CommitRefused
 from pqbroker.storage.ids import CellId, TabletId
-from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.resharding import ReshardPlan
 from pqbroker.tables.serving.table import SortedTable
@@ -21,19 +20,11 @@ from pqbroker.tables.serving.table import SortedTable
 log = logging.getLogger(__name__)
 
 
-def resharding_node(caller: TablesCaller, table: SortedTable, indexes: Sequence[int]) -> int | None:
-    """Return the number of the other node that runs these tablets; None: this one does. TableError
-    TABLETS_OF_OTHER_NODES: several nodes run some of them."""
+def resharding_nodes(caller: TablesCaller, table: SortedTable, indexes: Sequence[int]) -> list[int | None]:
+    """Return the numbers of the nodes that run these tablets; None stands for this one."""
     away = tablets_away(caller, table, indexes)
-    nodes = sorted(away)
-    if not away:
-        return None
-    if len(nodes) > 1 or len(away[nodes[0]]) < len(indexes):
-        cells = ", ".join(map(str, sorted({table.record.cell_of(index) for index in indexes})))
-        text = f"tablets {indexes[0]} to {indexes[-1]} of {table_path(table.record.name)} are at several nodes"
-        cure = f"Reshard those of one node, or move the cells {cells} to one: `pqbroker cell move CELL --node NODE`."
-        raise TableError("TABLETS_OF_OTHER_NODES", text, cure)
-    return nodes[0]
+    own = [None] if sum(map(len, away.values())) < len(indexes) else []
+    return [*own, *sorted(away)]
 
 
 async def plan_away(

@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.cells.tablet_gluing import Glue
-from pqbroker.broker.services.tables.at_first_node import check_all_here
+from pqbroker.broker.services.leaders import cells_of
 from pqbroker.broker.services.tables.callers import TablesCaller
+from pqbroker.broker.services.tables.cells_here import with_cells_here
 from pqbroker.broker.services.tables.finding import find_table
 from pqbroker.broker.services.tables.readiness import (
     check_loaded,
@@ -37,16 +38,18 @@ _WEAK = {"commit_ordering": "weak"}
 async def convert(caller: TablesCaller, name: str, *, is_static: bool) -> Topic:
     """Make a table static or dynamic, all of it or nothing; there is nothing to do where it is so already.
 
-    TableError NO_TABLE, WRONG_STATE, CANNOT_GLUE, TABLETS_OF_OTHER_NODES.
+    TableError NO_TABLE, WRONG_STATE, TABLET_NOT_OPEN, CANNOT_GLUE.
     """
     topic, _ = find_table(caller, AclOperation.ALTER, name, or_static=True)
     if topic.record.is_static == is_static:
         return topic
-    check_all_here(caller, topic)
-    await wait_for_transactions(topic)
     if is_static:
-        return await _to_static(caller, topic)
-    return await caller.node.cell.current.topics.change(topic.record.name, _to_dynamic)
+        check_unmounted(topic)
+    async with with_cells_here(caller, cells_of(topic)):
+        await wait_for_transactions(topic)
+        if is_static:
+            return await _to_static(caller, topic)
+        return await caller.node.cell.current.topics.change(topic.record.name, _to_dynamic)
 
 
 async def _to_static(caller: TablesCaller, topic: Topic) -> Topic:

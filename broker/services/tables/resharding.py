@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.cells.tablet_gluing import Glue
-from pqbroker.broker.services.tables.at_first_node import check_all_here
+from pqbroker.broker.services.leaders import cells_of
 from pqbroker.broker.services.tables.callers import TablesCaller
+from pqbroker.broker.services.tables.cells_here import with_cells_here
 from pqbroker.broker.services.tables.finding import ALL_TABLETS, TabletRange, find_table, states
 from pqbroker.broker.services.tables.readiness import (
     check_loaded,
@@ -39,15 +40,19 @@ class ReshardChange:
 async def reshard(caller: TablesCaller, name: str, change: ReshardChange) -> Topic:
     """Replace tablets, all of them or none: the change is durable with the scheme's commit.
 
-    KafkaError as `find_topic`; TableError NO_TABLE, NO_TABLET, WRONG_STATE, TABLET_NOT_OPEN, CANNOT_GLUE,
-    TABLETS_OF_OTHER_NODES; TooManyPartitions.
+    KafkaError as `find_topic`; TableError NO_TABLE, NO_TABLET, WRONG_STATE, TABLET_NOT_OPEN, CANNOT_GLUE;
+    TooManyPartitions.
     """
     topic, _ = find_table(caller, AclOperation.ALTER, name)
-    check_all_here(caller, topic)
+    if not _unmounted_plan(change, topic).is_change:
+        return topic
+    async with with_cells_here(caller, cells_of(topic)):
+        return await _reshard_here(caller, topic, change)
+
+
+async def _reshard_here(caller: TablesCaller, topic: Topic, change: ReshardChange) -> Topic:
     await wait_for_transactions(topic)
     topics, plan = caller.node.cell.current.topics, _plan(change, topic)
-    if not plan.is_change:
-        return topic
 
     def resharded(record: TopicRecord) -> Resharded:
         plan = _plan(change, topic)
@@ -73,12 +78,18 @@ async def reshard(caller: TablesCaller, name: str, change: ReshardChange) -> Top
         raise TableError("CANNOT_GLUE", str(refusal), "GET /v1/cells shows which cells are open.") from None
 
 
-def _plan(change: ReshardChange, topic: Topic) -> Reshard:
-    """Return what the table becomes. Raise TableError for an impossible change."""
+def _unmounted_plan(change: ReshardChange, topic: Topic) -> Reshard:
+    """Return what the table becomes. TableError for an impossible change, or one of tablets that are mounted."""
     indexes, present = change.tablets.of(topic), len(topic.partitions)
     first, last = indexes[0], indexes[-1]
     plan = plan_reshard(present, first, last, change.tablet_count, change.trimmed_row_counts)
     _check_unmounted(topic, affected(plan, present, first, last))
+    return plan
+
+
+def _plan(change: ReshardChange, topic: Topic) -> Reshard:
+    """Return what the table becomes, of tablets at rest whose rows are all known. TableError."""
+    plan = _unmounted_plan(change, topic)
     check_loaded(topic)
     check_nothing_decided(topic)
     check_no_transaction(topic)

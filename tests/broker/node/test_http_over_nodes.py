@@ -445,6 +445,6 @@ def call(nodes: SeveralNodes, path: str, asked: Any = None, method: str | None =
     request = urllib.request.Request(f"http://{nodes.http}/v1/{path}", body, headers, method=method)
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
-            return answer.status, json.load(answer)
+            return answer.status, json.loads(answer.read() or b"null")
     except urllib.error.HTTPError as refused:
         return refused.code, json.load(refused)

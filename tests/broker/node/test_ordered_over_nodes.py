@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -18,11 +19,14 @@ PATIENCE_S = 60.0
 SCHEMA = [{"name": "id", "type": "int64"}]
 TABLETS = 4
 """Tablets of tables that lie at both nodes: one in each cell."""
+BORROWED = "for a request that needs them here"
 
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralNodes]:
-    with several_nodes(tmp_path_factory.mktemp("nodes"), {"pqbroker.node.silence.ms": "10000"}) as running:
+    with several_nodes(
+        tmp_path_factory.mktemp("nodes"), {"pqbroker.node.silence.ms": "10000", "pqbroker.node.return.ms": "1000"}
+    ) as running:
         yield running
 
 
@@ -56,10 +60,76 @@ def test_an_unmount_writes_the_rows_of_all_nodes_into_bodies(nodes: SeveralNodes
     shown = [call(nodes, f"topics/bodies/partitions/{index}")[1] for index in range(TABLETS)]
     assert [(one["end_offset"], one["head"]["size_bytes"]) for one in shown] == [(1, 0)] * TABLETS
     assert call(nodes, "tables/bodies/alter", {"schema": [*SCHEMA, {"name": "more", "type": "int64"}]})[0] == 200
-    for command, body in (("reshard", {"tablet_count": 6}), ("alter", {"dynamic": False})):
-        status, told = call(nodes, f"tables/bodies/{command}", body)
-        assert (status, told["error"]["code"]) == (409, "TABLETS_OF_OTHER_NODES"), told
-        assert "--node 1`" in told["error"]["cure"]
+
+
+def test_tables_of_both_nodes_are_resharded_and_converted(nodes: SeveralNodes) -> None:
+    homes = cells(nodes)
+    at = spread(nodes, "resharded")
+    for index in at:
+        assert insert(nodes, "resharded", index)[0] == 200
+    status, told = call(nodes, "tables/resharded/reshard", {"tablet_count": 6})
+    assert (status, told["error"]["code"]) == (409, "WRONG_STATE"), told
+    assert call(nodes, "tables/resharded/unmount", {})[0] == 200
+    status, told = call(nodes, "tables/resharded/reshard", {"tablet_count": 6})
+    assert (status, told.get("tablet_count")) == (200, 6), told
+    assert cells(nodes) == homes
+    status, told = call(nodes, "tables/resharded/reshard", {"tablet_count": 2})
+    assert (status, told.get("tablet_count")) == (200, 2), told
+    assert cells(nodes) == homes
+    assert call(nodes, "tables/resharded/mount", {})[0] == 200
+    glued = [{"id": index} for index in range(1, TABLETS)]
+    assert [rows(nodes, "resharded", index)[1]["rows"] for index in (0, 1)] == [[{"id": 0}], glued]
+    assert call(nodes, "tables/resharded/unmount", {})[0] == 200
+    status, told = call(nodes, "tables/resharded/alter", {"dynamic": False})
+    assert status == 200, told
+    status, told = call(nodes, "sql", {"query": "SELECT list(id ORDER BY id) AS ids FROM resharded"})
+    assert (status, told) == (200, {"ids": [*range(TABLETS)]}), told
+    assert call(nodes, "tables/resharded/alter", {"dynamic": True})[0] == 200
+    assert call(nodes, "tables/resharded/mount", {})[0] == 200
+    assert cells(nodes) == homes
+
+
+def test_a_cell_of_the_other_node_is_emptied_and_removed(nodes: SeveralNodes) -> None:
+    status, made = call(nodes, "cells", {"bundle": "default"})
+    assert status == 201, made
+    cell = made["id"]
+    assert call(nodes, f"cells/{cell}/move", {"node": 2})[0] == 200
+    homes = cells(nodes)
+    spread(nodes, "emptied")
+    tablets = call(nodes, "tables/emptied/tablets")[1]["tablets"]
+    assert cell in {int(tablet["home_cell_id"]) for tablet in tablets}
+    for index in range(TABLETS):
+        assert insert(nodes, "emptied", index)[0] == 200
+    status, told = call(nodes, f"cells/{cell}", method="DELETE")
+    assert (status, told["error"]["code"]) == (409, "BUNDLE_REFUSED"), told
+    assert cells(nodes) == homes
+    assert call(nodes, f"cells/{cell}?evacuate=true", method="DELETE")[0] == 204
+    del homes[cell]
+    assert cells(nodes) == homes
+    for index in range(TABLETS):
+        assert rows(nodes, "emptied", index)[1]["rows"] == [{"id": index}]
+
+
+@pytest.mark.parametrize("killed", [1, 2])
+def test_a_reshard_over_nodes_is_whole_or_undone_if_a_node_is_killed(nodes: SeveralNodes, killed: int) -> None:
+    """Cells that the first node has borrowed go back to their nodes."""
+    name = f"cut{killed}"
+    at = spread(nodes, name)
+    for index in at:
+        assert insert(nodes, name, index)[0] == 200
+    assert call(nodes, f"tables/{name}/unmount", {})[0] == 200
+    homes, borrowed = cells(nodes), nodes.log.count(BORROWED)
+    with ThreadPoolExecutor(1) as threads:
+        resharding = threads.submit(is_done, nodes, f"tables/{name}/reshard", {"tablet_count": 1})
+        wait_until(lambda: nodes.log.count(BORROWED) > borrowed, "cells are borrowed", PATIENCE_S)
+        os.kill(nodes.pids()[killed], signal.SIGKILL)
+        resharding.result()
+    wait_until(lambda: are(nodes, homes), "the cells are back", PATIENCE_S)
+    again = partial(is_done, nodes, f"tables/{name}/reshard", {"tablet_count": 1})
+    wait_until(again, "the table has one tablet", PATIENCE_S)
+    wait_until(partial(is_done, nodes, f"tables/{name}/mount", {}), "the tablet is mounted", PATIENCE_S)
+    assert rows(nodes, name, 0)[1]["rows"] == [{"id": index} for index in range(TABLETS)]
+    assert cells(nodes) == homes
 
 
 def test_rows_of_both_nodes_are_trimmed(nodes: SeveralNodes) -> None:
@@ -120,6 +190,25 @@ def _is_advanced(nodes: SeveralNodes, advance: dict[str, Any]) -> bool:
     status, told = call(nodes, "queues/pulled/advance", advance)
     assert status == 200 or told["error"]["code"] == "COORDINATOR_LOAD_IN_PROGRESS", told
     return status == 200
+
+
+def is_done(nodes: SeveralNodes, path: str, body: dict[str, Any]) -> bool:
+    """Return True if a command is taken; the first node may be started again meanwhile."""
+    with contextlib.suppress(OSError):
+        return call(nodes, path, body)[0] == 200
+    return False
+
+
+def are(nodes: SeveralNodes, homes: dict[str, tuple[str, int]]) -> bool:
+    """Return True once the cells are open at these nodes."""
+    with contextlib.suppress(OSError):
+        return cells(nodes) == homes
+    return False
+
+
+def cells(nodes: SeveralNodes) -> dict[str, tuple[str, int]]:
+    """Return health and node of each cell."""
+    return {cell["id"]: (cell["health"], cell["node"]) for cell in call(nodes, "cells")[1]["cells"]}
 
 
 def spread(nodes: SeveralNodes, name: str) -> dict[int, int]:

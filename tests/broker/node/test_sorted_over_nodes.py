@@ -110,9 +110,15 @@ def test_tablets_of_the_other_node_are_unmounted_mounted_and_frozen(nodes: Sever
     assert call(nodes, "tables/states/unmount", {})[1]["state"] == "unmounted"
     homes = [tablet["home_cell_id"] for tablet in call(nodes, "tables/states/tablets")[1]["tablets"]]
     here = next(home for index, home in enumerate(homes) if at[index] == 1)
-    status, told = call(nodes, "tables/states/mount", {**one, "cell_id": here})
-    assert (status, told["error"]["code"]) == (409, "CANNOT_MOVE"), told
-    assert "run by another node" in told["error"]["message"]
+    assert call(nodes, "tables/states/mount", {**one, "cell_id": here})[0] == 200
+    moved = call(nodes, "tables/states/tablets")[1]["tablets"][away]
+    assert (moved["home_cell_id"], moved["node"]) == (here, 1)
+    assert look_up(nodes, "states", [keys[away]]) == ["changed"]
+    assert call(nodes, "tables/states/unmount", one)[0] == 200
+    assert call(nodes, "tables/states/mount", {**one, "cell_id": homes[away]})[0] == 200
+    moved = call(nodes, "tables/states/tablets")[1]["tablets"][away]
+    assert (moved["home_cell_id"], moved["node"]) == (homes[away], 2)
+    assert call(nodes, "tables/states/unmount", one)[0] == 200
     columns = [*SCHEMA, {"name": "w", "type": "int64"}]
     assert call(nodes, "tables/states/alter", {"schema": columns})[0] == 200
     assert call(nodes, "tables/states/mount", {})[1]["state"] == "mounted"
@@ -207,8 +213,6 @@ def test_tablets_of_the_other_node_are_resharded_there(nodes: SeveralNodes) -> N
         assert (status, told["rows"]) == (200, 2), told
     assert write(nodes, "split", {SPAN * away + 2: "new"})[0] == 200
     assert call(nodes, "tables/split/unmount", {})[0] == 200
-    status, told = call(nodes, "tables/split/reshard", {"tablet_count": 2})
-    assert (status, told["error"]["code"]) == (409, "TABLETS_OF_OTHER_NODES"), told
     both = {"first_tablet_index": away, "last_tablet_index": away + 1}
     status, told = call(nodes, "tables/split/reshard", {**both, "tablet_count": 1})
     assert (status, told["tablet_count"]) == (200, TABLETS), told
@@ -223,6 +227,22 @@ def test_tablets_of_the_other_node_are_resharded_there(nodes: SeveralNodes) -> N
     assert (after[here], after[here + 1]) == (1, 1)
     assert call(nodes, "tables/split/mount", {})[0] == 200
     assert are_read(nodes, "split", rows | {SPAN * away + 2: "new"})
+
+
+def test_tablets_of_both_nodes_are_resharded_together(nodes: SeveralNodes) -> None:
+    spread(nodes, "joined")
+    rows = {SPAN * index + number: f"{number}" for index in range(TABLETS) for number in range(4)}
+    for index in range(TABLETS):
+        assert write(nodes, "joined", {SPAN * index + number: f"{number}" for number in range(4)})[0] == 200
+    homes = cells(nodes)
+    status, told = call(nodes, "tables/joined/reshard", {"tablet_count": 2})
+    assert (status, told["error"]["code"]) == (409, "WRONG_STATE"), told
+    assert call(nodes, "tables/joined/unmount", {})[0] == 200
+    status, told = call(nodes, "tables/joined/reshard", {"tablet_count": 2})
+    assert (status, told.get("tablet_count")) == (200, 2), told
+    assert cells(nodes) == homes
+    assert call(nodes, "tables/joined/mount", {})[0] == 200
+    assert are_read(nodes, "joined", rows)
 
 
 def test_rows_that_were_acknowledged_outlive_the_node_that_has_them(nodes: SeveralNodes) -> None:
@@ -320,6 +340,11 @@ def is_done(nodes: SeveralNodes, path: str) -> bool:
     with contextlib.suppress(OSError):
         return call(nodes, path, {})[0] == 200
     return False
+
+
+def cells(nodes: SeveralNodes) -> dict[str, tuple[str, int]]:
+    """Return health and node of each cell."""
+    return {cell["id"]: (cell["health"], cell["node"]) for cell in call(nodes, "cells")[1]["cells"]}
 
 
 def spread(nodes: SeveralNodes, name: str) -> dict[int, int]:

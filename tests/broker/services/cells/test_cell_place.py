@@ -113,7 +113,7 @@ async def test_a_cell_that_was_given_away_stays_there() -> None:
     assert homing.away({1, 2, 3}) is None
 
 
-async def test_a_cell_that_is_given_away_is_not_removed_meanwhile() -> None:
+async def test_a_cell_that_is_given_away_comes_back_to_be_removed() -> None:
     engine = MemoryEngine(1 << 24)
     place = CellPlace(engine, 1, 2, present={1, 2})
     opened = await open_around(CellSurroundings(engine, place, BrokerSettings(), lambda: 0))
@@ -121,11 +121,36 @@ async def test_a_cell_that_is_given_away_is_not_removed_meanwhile() -> None:
     giving = asyncio.ensure_future(opened.others.give(CELLS[0], 2))
     await asyncio.sleep(0)  # its commit is on its way
     assert opened.others.node_of(CELLS[0]) == 1
-    with pytest.raises(BundleRefused, match="is run by another node"):
-        await opened.others.remove(CELLS[0])
-    assert CELLS[0] in opened.hive.cells
+    await opened.others.remove(CELLS[0])
+    assert CELLS[0] not in opened.hive.cells
     giving.cancel()  # the other node is none that opens it
     await opened.stop()
+
+
+async def test_a_borrowed_cell_goes_back_behind_its_last_borrower() -> None:
+    place = CellPlace(ENGINE, 1, 2, present={1, 2})
+    homing = _homing(await _hive(), 1, 2, place)
+    await homing.settle()
+    cell = homing.given_to(2)[0]
+    assert await homing.borrow([cell]) == [cell]
+    assert homing.node_of(cell) == 1
+    assert await homing.borrow([cell, SYSTEM_CELL]) == []
+    assert homing.away({1, 2}) is None, "it stays while it is borrowed"
+    assert homing.done_with([cell]) == []
+    assert [(home.cell, home.given) for home in homing.done_with([cell, SYSTEM_CELL])] == [(cell, 2)]
+
+
+async def test_a_borrowed_cell_goes_back_later_where_its_node_is_gone() -> None:
+    place = CellPlace(ENGINE, 1, 2, present={1, 2})
+    homing = _homing(await _hive(), 1, 2, place)
+    await homing.settle()
+    cell = homing.given_to(2)[0]
+    await homing.borrow([cell])
+    place.present.discard(2)
+    assert homing.done_with([cell]) == []
+    home = homing.away({2})
+    assert home is not None
+    assert (home.cell, home.node, home.given) == (cell, 1, 2)
 
 
 async def test_a_cell_that_is_removed_is_not_given_away_meanwhile() -> None:
