@@ -5,19 +5,20 @@ and words about this node's cells go.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pqbroker.broker.ground.metrics import samples
 from pqbroker.broker.node.admissions import Admissions
 from pqbroker.broker.node.backup_calls import BackupCalls
 from pqbroker.broker.node.commit_ways import COMMIT_STEPS, CommitWays, Way
-from pqbroker.broker.node.mirrored_rows import MirroredRows
+from pqbroker.broker.node.mirrored_rows import HIVE, MirroredRows
 from pqbroker.broker.node.node_place import FIRST
 from pqbroker.broker.node.orders import Orders
 from pqbroker.broker.node.parts import Node
 from pqbroker.broker.node.reports import NodeReports
 from pqbroker.broker.node.running_tablets import (
     RUNNING_LOOK_S,
+    CellTablets,
     decode_tablets,
     encode_tablets,
     running_tablets,
@@ -55,11 +56,20 @@ def _load_tablets() -> Any:
     return served_tablets
 
 
+class _Told(NamedTuple):
+    """What the first node was told last. A cell that was given away and back while this node knew of neither was open
+    all the time, and counts again once it is named behind the change of the hive that gave it back."""
+
+    hive_number: int | None
+    """Last change of the hive that this node knew of; None: it knew of none."""
+    tablets: CellTablets
+
+
 _COMES_AGAIN_S: Final = 0.1
 """Seconds between tries to reach the first node."""
 _web: LoadedLater[Any] = LoadedLater(_load_web)
 _tablets: LoadedLater[Any] = LoadedLater(_load_tablets)
-_NOTHING: Final[dict[CellId, dict[TabletId, int]]] = {}
+_NOTHING: Final = _Told(None, {})
 
 
 class MemberLink:
@@ -133,11 +143,11 @@ class MemberLink:
         self._served = ServedPartitions(serving, self.admissions)
 
         def tell() -> None:
-            tablets = running_tablets(serving(), with_system=False)
-            if tablets != self._told and self._opened.is_set():
+            told = _Told(self.rows.numbers[HIVE], running_tablets(serving(), with_system=False))
+            if told != self._told and self._opened.is_set():
                 assert self._link is not None
-                self._told = tablets
-                self._link.note(encode_peer_call(PeerMethod.CONFIRM, encode_tablets(tablets)))
+                self._told = told
+                self._link.note(encode_peer_call(PeerMethod.CONFIRM, encode_tablets(told.tablets)))
 
         self._tell = tell
         while True:

@@ -16,8 +16,9 @@ from pqbroker.broker.services.tables.at_first_node import check_all_here
 from pqbroker.broker.services.tables.finding import check_tablet
 from pqbroker.broker.services.tables.inserting import GivenRows
 from pqbroker.broker.services.topics.finding import every_topic
-from pqbroker.broker.services.topics.partitions import find_readable
 from pqbroker.broker.web.queues.queue_routes import PULL
+from pqbroker.broker.web.resources.topic_parts import bounds_of_partitions
+from pqbroker.broker.web.resources.topics import DESCRIBE
 from pqbroker.broker.web.routing.forwarded_calls import forward
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Call
@@ -62,13 +63,14 @@ async def describe_consumer(call: Call) -> Any:
     check_access(call, AclOperation.DESCRIBE, AclResource(AclKind.GROUP, consumer))
     known, described = registered(topic.config), describe_group(call.node, consumer)
     page, has_more = call.page(range(len(topic.partitions))[call.query.get("after", -1) + 1 :])
+    bounds = await bounds_of_partitions(call, DESCRIBE, topic)
     return {
         "queue": topic.record.name,
         "consumer": consumer,
         "registered": consumer in known,
         "vital": known.get(consumer, False),
         "group_state": GroupState.EMPTY if described is None else described.state,
-        "tablets": [_place(call, topic, consumer, index) for index in page],
+        "tablets": [_place(call, topic, consumer, index, *bounds(index)) for index in page],
         "next": page[-1] if has_more else None,
     }
 
@@ -179,13 +181,11 @@ def _shown(topic: Topic) -> dict[str, Any]:
     }
 
 
-def _place(call: Call, topic: Topic, consumer: str, index: int) -> dict[str, Any]:
-    """Return where a consumer stands in a tablet; without an offset it stands at row 0."""
-    call.check_served(topic)
-    partition = find_readable(topic, index)
+def _place(call: Call, topic: Topic, consumer: str, index: int, start: int, end: int) -> dict[str, Any]:
+    """Return where a consumer stands in a tablet with rows from `start` to `end`; without an offset it stands at
+    row 0."""
     stored = call.node.cell.current.topics.offsets.at(consumer, (topic.record.name, index))
     offset = 0 if stored is None else stored.offset
-    start, end = partition.start_offset, partition.end_offset
     return {
         "tablet_index": index,
         "offset": None if stored is None else stored.offset,

@@ -3,10 +3,11 @@
 A node that does not answer makes the answer fail: a part would be taken for the whole.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from pqbroker.broker.services.leaders import NO_NODE
+from pqbroker.broker.services.topics.partitions import find_loaded
 from pqbroker.broker.web.routing.every_node import ask_nodes
 from pqbroker.broker.web.routing.routes import Call, Route
 from pqbroker.pq.serving.partition_server import PartitionServer
@@ -58,6 +59,25 @@ async def with_other_tablets(
         decided = {name: row[name] for name in ("state", "cell_id")}
         found.append({**theirs, **decided, "node": leaders.number if node is None else node})
     return found
+
+
+async def bounds_of_partitions(call: Call, route: Route, topic: Topic) -> Callable[[int], tuple[int, int]]:
+    """Return what gives start and end of a partition of the page that is asked for, wherever it runs; it raises
+    KafkaError NOT_LEADER_OR_FOLLOWER for one that no node runs. `route`: describes a topic at each node. As
+    `with_other_parts`."""
+    told = await _parts(call, route, topic)
+    away = {row["partition"]: row for theirs in told.values() for row in theirs["partitions"]}
+    leaders = call.node.leaders
+
+    def bounds(index: int) -> tuple[int, int]:
+        if leaders.only_node(topic, (index,)) is None:
+            partition = find_loaded(topic, index)
+            return partition.start_offset, partition.end_offset
+        if index not in away:
+            raise not_leader()
+        return away[index]["start_offset"], away[index]["end_offset"]
+
+    return bounds
 
 
 async def _parts(call: Call, route: Route, topic: Topic) -> dict[int, Any]:

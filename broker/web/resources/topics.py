@@ -86,7 +86,7 @@ async def create(call: Call) -> Any:
 
 async def describe(call: Call) -> Any:
     topic = call.topic()
-    return await with_other_parts(call, _DESCRIBE, topic, shown(call, topic))
+    return await with_other_parts(call, DESCRIBE, topic, shown(call, topic))
 
 
 async def grow(call: Call) -> Any:
@@ -167,7 +167,7 @@ _LIST = Route(
     example={"cell": "0", "topics": [_FACTS_EXAMPLE], "total": 1, "next": None},
     place=nowhere_else,
 )  # fmt: skip
-_DESCRIBE = Route(
+DESCRIBE = Route(
     "GET", "/v1/topics/{name}", "Describe a topic and its partitions", describe, _TOPIC, (AFTER_PARTITION, LIMIT),
     example=_TOPIC_EXAMPLE,
     place=nowhere_else,
@@ -180,7 +180,7 @@ ROUTES = (
         body=object_of({"name": TEXT}, {"partitions": _COUNT, "config": CHANGES}), status=201,
         body_example={"name": "orders", "partitions": 1, "config": {"retention.ms": 86400000}}, example=_TOPIC_EXAMPLE,
     ),
-    _DESCRIBE,
+    DESCRIBE,
     Route("DELETE", "/v1/topics/{name}", "Delete a topic", delete, None, status=204),
     Route(
         "POST", "/v1/topics/{name}/partitions", "Grow a topic to a number of partitions", grow, _TOPIC,

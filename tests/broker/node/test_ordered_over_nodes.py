@@ -152,6 +152,9 @@ def test_rows_of_both_nodes_are_pulled_and_marked_as_read(nodes: SeveralNodes) -
         status, told = call(nodes, f"queues/pulled/rows?consumer=reader&tablet_index={index}")
         row = {"$tablet_index": index, "$row_index": 1, "id": index}
         assert (status, told) == (200, {"rows": [row], "offset": 1, "next_offset": 2})
+    status, told = call(nodes, "queues/pulled/consumers/reader")
+    places = [(one["offset"], one["first_row_index"], one["end_row_index"]) for one in told["tablets"]]
+    assert (status, places) == (200, [(1, 0, 2)] * TABLETS), told
 
 
 def test_sessions_over_both_nodes_are_refused_with_the_cure(nodes: SeveralNodes) -> None:

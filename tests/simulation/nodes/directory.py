@@ -50,7 +50,9 @@ class ProcessShard(MemoryShard):
         return self._reason is not None
 
     def store_first(self, durable: int) -> None:
-        """Make the first commits that wait durable, as their process dies."""
+        """Make the first commits that wait durable, as their process dies; none of one that is fenced is."""
+        if self.fenced_by:
+            return
         for batch, _ in islice(self._queue, durable):
             if self._store.refusal(batch) is None:
                 self._store.apply(batch)

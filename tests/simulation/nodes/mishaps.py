@@ -122,7 +122,7 @@ class NodeMishaps:
         first.run(self._begin_giving, first.server, self._chance.choice(cells), number)
 
     def _begin_giving(self, server: object, cell: CellId, number: int) -> None:
-        task = asyncio.get_running_loop().create_task(_give(server, cell, number))
+        task = asyncio.get_running_loop().create_task(give(server, cell, number))
         self._giving = task
 
 
@@ -131,7 +131,7 @@ def _release(cells: Sequence[SharedCell]) -> None:
         cell.faults.release()
 
 
-async def _give(server: object, cell: CellId, number: int) -> None:
+async def give(server: object, cell: CellId, number: int) -> None:
     try:
         await server.node.cell.current.others.give(cell, number)  # type: ignore[attr-defined]
     except (BundleRefused, CommitRefused, EngineError, ShardLost):

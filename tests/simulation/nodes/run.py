@@ -60,10 +60,10 @@ def _played(seed: int, defects: list[str]) -> NodesOutcome:
             return runner.run(_whole(loop, seed, count, has_locks=has_locks))
         finally:
             loop.end_all()
-            runner.run(_end_rest())
+            runner.run(end_rest())
 
 
-async def _end_rest() -> None:
+async def end_rest() -> None:
     """End what dead processes have left, and what that begins while it ends."""
     for _ in range(ENDS_MAX):
         left = asyncio.all_tasks() - {asyncio.current_task()}
