@@ -57,8 +57,8 @@ def _load_tablets() -> Any:
 
 
 class _Told(NamedTuple):
-    """What the first node was told last. A cell that was given away and back while this node knew of neither was open
-    all the time, and counts again once it is named behind the change of the hive that gave it back."""
+    """Last word to the first node about tablets. A cell that was given away and back while this node knew of neither
+    was open all the time, and counts again once it is named behind the change of the hive that gave it back."""
 
     hive_number: int | None
     """Last change of the hive that this node knew of; None: it knew of none."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener
 from aiokafka.errors import KafkaError as AiokafkaError
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
@@ -133,12 +133,30 @@ def copy_with_kafka_python(task: Task) -> None:
         consumer.close()
 
 
+class _OwnPositions(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Keeps the positions of a group's only member when it joins again amid a transaction: aiokafka would go back to
+    offsets that were committed before, since it neither asks for stable ones nor names its generation (KIP-447)."""
+
+    def __init__(self, consumer: AIOKafkaConsumer) -> None:
+        self._consumer = consumer
+        self.known: dict[Any, int] = {}
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        """Nothing is lost: nobody else gets them."""
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        for place in assigned & self.known.keys():
+            self._consumer.seek(place, self.known[place])
+
+
 async def _copy_with_aiokafka(task: Task) -> None:
     consumer = AIOKafkaConsumer(
-        task.source, bootstrap_servers=task.address, group_id=task.group, auto_offset_reset="earliest",
+        bootstrap_servers=task.address, group_id=task.group, auto_offset_reset="earliest",
         enable_auto_commit=False, isolation_level="read_committed", session_timeout_ms=SESSION_MS,
         heartbeat_interval_ms=SESSION_MS // 3,
     )  # fmt: skip
+    positions = _OwnPositions(consumer)
+    consumer.subscribe([task.source], listener=positions)
     producer = AIOKafkaProducer(bootstrap_servers=task.address, transactional_id=task.transactional_id)
     try:
         await producer.start()
@@ -146,6 +164,8 @@ async def _copy_with_aiokafka(task: Task) -> None:
         number = 0
         while True:
             polled = await consumer.getmany(timeout_ms=200, max_records=RECORDS_A_POLL)
+            offsets = {place: found[-1].offset + 1 for place, found in polled.items()}
+            positions.known |= offsets
             known = {place: await consumer.committed(place) or 0 for place in consumer.assignment()}
             if known and sum(known.values()) >= task.total:
                 return
@@ -156,15 +176,15 @@ async def _copy_with_aiokafka(task: Task) -> None:
             for records in polled.values():
                 for record in records:
                     await producer.send(task.target, record.value, partition=record.partition)
-            offsets = {place: found[-1].offset + 1 for place, found in polled.items()}
             await producer.send_offsets_to_transaction(offsets, task.group)
             if number % ABORTED_EVERY:
                 await producer.commit_transaction()
             else:
                 await producer.flush()
                 await producer.abort_transaction()
-                for place, records in polled.items():  # what it knows as committed may lie before that: it asks for
-                    consumer.seek(place, records[0].offset)  # no stable offsets (KIP-447)
+                for place, records in polled.items():  # what it knows as committed may lie before that
+                    positions.known[place] = records[0].offset
+                    consumer.seek(place, records[0].offset)
     finally:
         await producer.stop()
         await consumer.stop()

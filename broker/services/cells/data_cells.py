@@ -88,6 +88,8 @@ class _Watched:
     """True while the node before has it open still."""
     is_serving: bool = False
     """True while it is open and its tablets run."""
+    fenced: int = 0
+    """Generation of the opening that another process has fenced; 0: none was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +319,8 @@ class DataCells:
             leaving = [cell for cell in self._watched if cell not in wanted]
             for cell in leaving:
                 log.info("cell %d is closed: its home, or the filter of its bundle, excludes this node", cell)
+            kept = {cell: watched for cell, watched in self._watched.items() if cell in wanted}
+            leaving += [cell for cell, watched in kept.items() if self._is_back(cell, watched)]
             await asyncio.gather(*map(self._leave, leaving))
             opening = [
                 self._watch(record) for cell, record in list(self._hive.cells.items())
@@ -324,6 +328,14 @@ class DataCells:
             ]
             for watched in opening:
                 await watched.tried.wait()
+
+    def _is_back(self, cell: CellId, watched: _Watched) -> bool:
+        """Return True for a cell that another node has taken from this one, and that is this one's again: the hive says
+        both. One that another process of this node has taken is that one's."""
+        opening = self._hive.openings.get(cell)
+        if not watched.fenced or opening is None or not self._homing.runs(cell):
+            return False
+        return opening.node != self._settings.node_id and opening.generation > watched.fenced
 
     async def _until_open(self, cell: CellId) -> None:
         for _ in range(round(GIVEN_S / _GIVEN_LOOK_S)):
@@ -487,7 +499,8 @@ class DataCells:
                     log.log(level_of(loss), "cell %d was lost: %s", record.cell, loss)
                 self._cells.remove(record.cell)
                 await _close(host)
-                if isinstance(loss, Fenced):  # another process has it: it would be taken to and fro
+                watched.fenced = host.cell.generation if isinstance(loss, Fenced) else 0
+                if watched.fenced and not self._is_back(record.cell, watched):  # it would be taken to and fro
                     await watched.leaving.wait()
             watched.tried.set()
             await _wait(watched.leaving, back_off_s)

@@ -43,7 +43,6 @@ def run_nodes(seed: int, variant: Variant = WHOLE) -> NodesOutcome:
     try:
         with variant(), _known_chance(seed), inline_workers(), defects_logged(defects), collected_once():
             outcome = _played(seed, defects)
-        expect(not defects, f"defects: {defects}")
     except (ExceptionGroup, AssertionError, Stuck) as error:
         cause = _first(error)
         replay = f"replay: python -m tests.simulation --nodes --seed {seed}"
@@ -57,7 +56,9 @@ def _played(seed: int, defects: list[str]) -> NodesOutcome:
     loop = NodesLoop(lambda: THREAD_S, defects)
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         try:
-            return runner.run(_whole(loop, seed, count, has_locks=has_locks))
+            outcome = runner.run(_whole(loop, seed, count, has_locks=has_locks))
+            expect(not defects, f"defects: {defects}")  # what is ended now may fail in any way
+            return outcome
         finally:
             loop.end_all()
             runner.run(end_rest())
