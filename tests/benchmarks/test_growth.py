@@ -7,7 +7,7 @@ import pytest
 from tests.benchmarks.growth import HEADER, KINDS, Kind, Scale, measure
 from tests.benchmarks.report import text_table
 
-SMALL = Scale(sizes=(50, 500), requests_per_s=400, seconds=2.5, starts=1)
+SMALL = Scale(sizes=(50, 500), requests_per_s=400, seconds=1.5, starts=1)
 TIMES_MAX = 3.0
 """What grows as what there is would be ten times; a machine that does other things too is off by a half."""
 TRIES = 3

@@ -228,6 +228,12 @@ class _Socket:
 def replaced(cluster: Cluster) -> Iterator[None]:
     """Have the product run on what stands for the system."""
 
+    async def load_at_once(later: Any) -> Any:
+        """Load modules in the same turn: else a run would take other turns than one that finds them loaded."""
+        if later._loaded is None:
+            later._loaded = later._load()
+        return later._loaded
+
     async def start_process(*_: Any, **__: Any) -> SimulatedProcess:
         return cluster.spawn(_Socket.secret, _STARTING.get())
 
@@ -235,6 +241,7 @@ def replaced(cluster: Cluster) -> Iterator[None]:
     with ExitStack() as stack:
         for target, stand_in in (
             ("asyncio.create_subprocess_exec", start_process),
+            ("pqbroker.broker.web.routing.loading.LoadedLater.get", load_at_once),
             (f"{base}.parent.socket.socketpair", lambda: (_Socket(), _Socket())),
             (f"{base}.child.begin_log", lambda _: None),
             (f"{base}.child.set_log_format", lambda _: None),
