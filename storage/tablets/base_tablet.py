@@ -177,6 +177,7 @@ class BaseTablet:
         async with self._lock:
             if self._committing is not None and not self._committing.done():
                 await asyncio.wait([self._committing])
+            self._storage.check_not_lost()  # else a plan would decide by what the last change may have ended
             changes = RowChanges(self._row_sets)
             result = plan(changes)
             if changes.operations:

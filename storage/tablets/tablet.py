@@ -211,6 +211,12 @@ class TabletStorage:
         """Return True if its cell can store nothing more."""
         return self._shard.lost.done()
 
+    def check_not_lost(self) -> None:
+        """Raise ShardLost if its cell can store nothing more: a commit may be stored that this instance knows nothing
+        of."""
+        if self._shard.lost.done():
+            raise raised_again(self._shard.lost.result())
+
     @property
     def is_held(self) -> bool:
         """Return True if its cell was salvaged and the losses are not accepted yet."""
