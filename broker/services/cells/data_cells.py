@@ -11,7 +11,7 @@ of several nodes each opens the cells whose home it is.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -270,22 +270,30 @@ class DataCells:
     @asynccontextmanager
     async def here(self, cells: Iterable[CellId]) -> AsyncIterator[None]:
         """Have this node run cells for the block, those of others too, while clients are served: these go back behind
-        it. CommitRefused, ShardLost; EngineError where a cell does not open in time."""
+        it. BundleRefused where a cell does not open in time; CommitRefused, ShardLost."""
         if self._place.count == 1 or self._place.mirrored is not None:
             yield
             return
         wanted = set(cells)
         try:
-            async with self._changes:  # no cell gets another home while it is removed
-                taken = await self._homing.borrow(wanted)
-            if taken:
-                await self.follow_homes()
-                for cell in taken:
-                    await self._until_open(cell)
+            await self._borrow(wanted)
             yield
         finally:
             if homes := self._homing.done_with(wanted):
                 await uninterrupted(self._return(homes))
+
+    async def _borrow(self, wanted: Collection[CellId]) -> None:
+        """Run cells here, and have those that others run stay until they are given back. Raises as `here`."""
+        async with self._changes:  # no cell gets another home while it is removed
+            taken = await self._homing.borrow(wanted)
+        if not taken:
+            return
+        await self.follow_homes()
+        try:
+            for cell in taken:
+                await self._until_open(cell)
+        except EngineError as late:
+            raise BundleRefused(f"{late}; try again") from late
 
     async def _return(self, homes: Iterable[CellHome]) -> None:
         """Give cells back; one that cannot go now does so by itself later."""

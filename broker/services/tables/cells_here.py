@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from pqbroker.broker.services.tables.callers import TablesCaller
-from pqbroker.storage.engine import EngineError
+from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.ids import CellId
 from pqbroker.tables.refusals import TableError
 
@@ -21,8 +21,8 @@ async def with_cells_here(caller: TablesCaller, cells: Iterable[CellId]) -> Asyn
         async with others.here(cells):
             is_here = True
             yield
-    except EngineError as failure:
+    except BundleRefused as refusal:
         if is_here:
             raise
         cure = "Try again; `pqbroker cell list` shows the cells, and the log says why one is not open."
-        raise TableError("TABLET_NOT_OPEN", str(failure), cure) from None
+        raise TableError("TABLET_NOT_OPEN", str(refusal), cure) from None

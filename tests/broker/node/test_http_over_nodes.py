@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -448,3 +449,14 @@ def call(nodes: SeveralNodes, path: str, asked: Any = None, method: str | None =
             return answer.status, json.loads(answer.read() or b"null")
     except urllib.error.HTTPError as refused:
         return refused.code, json.load(refused)
+
+
+def until_taken(nodes: SeveralNodes, path: str, body: Any = None, method: str | None = None) -> Any:
+    """Give a command until it is taken, and return what it tells: a cell that opens too slowly for one is open for the
+    next."""
+    end_s = time.monotonic() + PATIENCE_S
+    while (answer := call(nodes, path, body, method))[0] >= 300:
+        status, told = answer
+        assert status == 503 or "try again" in told["error"]["message"], told
+        assert time.monotonic() < end_s, told
+    return answer[1]
