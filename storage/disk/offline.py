@@ -28,7 +28,17 @@ from pqbroker.storage.disk.manifest_check import check_manifest
 from pqbroker.storage.disk.mending.facts_copy import has_facts
 from pqbroker.storage.disk.mending.manifest_copy import find_mended
 from pqbroker.storage.disk.rocks_index import RocksIndex
-from pqbroker.storage.engine import Batch, BlobKey, BlobMissing, Buffer, CommitRefused, EngineError, FileRange, Shard
+from pqbroker.storage.engine import (
+    Batch,
+    BlobKey,
+    BlobMissing,
+    Buffer,
+    CommitRefused,
+    EngineError,
+    FileRange,
+    Shard,
+    ShardLost,
+)
 from pqbroker.storage.outcome import Outcome, Told
 from pqbroker.storage.quarantine import Quarantine
 
@@ -146,7 +156,8 @@ def held(path: Path) -> Iterator[None]:
 
 
 def reading_shard(cell: OfflineCell) -> Shard:
-    """The half of a shard that reads, with which tablets can start as far as reading goes; every commit is refused."""
+    """The half of a shard that reads, with which tablets can start as far as reading goes; every commit is refused, and
+    it is never lost. To be called in a loop."""
     return cast(Shard, _ReadingShard(cell))
 
 
@@ -155,6 +166,7 @@ class _ReadingShard:
         self._cell = cell
         self.pools = tuple(cell.pools)
         self.quarantine = Quarantine(is_told=False)
+        self.lost: asyncio.Future[ShardLost] = asyncio.get_running_loop().create_future()
 
     def submit(self, batch: Batch, told: Told) -> None:
         asyncio.get_running_loop().call_soon(told, CommitRefused("the cell is only looked at"))
