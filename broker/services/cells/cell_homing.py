@@ -80,9 +80,12 @@ class CellHoming:
         await self._put([CellHome(cell, node, node)])
         log.info("cell %d is given to node %d", cell, node)
 
-    async def borrow(self, cells: Collection[CellId]) -> list[CellId]:
-        """Have this node run cells of others until `done_with` is called for them; return those that it did not run."""
+    def want(self, cells: Collection[CellId]) -> None:
+        """Have cells stay once they are at this node, until `done_with` is called for them."""
         self._borrowed.update(cells)
+
+    async def borrow(self, cells: Collection[CellId]) -> list[CellId]:
+        """Have this node run cells that it wants; return those that it did not run."""
         homes = self._hive.homes
         taken = [cell for cell in sorted(cells) if cell in homes and not self.runs(cell)]
         if taken:

@@ -227,7 +227,7 @@ class DataCells:
 
     async def remove(self, cell: CellId, *, evacuate: bool = False) -> None:
         """Delete a cell that no object has a tablet in; `evacuate`: after its tablets were moved to others of its
-        bundle. Raises BundleRefused, NoHealthyCell, and as `here`."""
+        bundle. Raises BundleRefused, NoHealthyCell, EngineError, and as `here`."""
         known = self._hive.cells
         bundle = known[cell].bundle if evacuate and cell in known else None
         async with self.here({cell, *(one for one, record in known.items() if record.bundle == bundle)}), self._changes:
@@ -275,6 +275,7 @@ class DataCells:
             yield
             return
         wanted = set(cells)
+        self._homing.want(wanted)
         try:
             await self._borrow(wanted)
             yield
@@ -283,7 +284,7 @@ class DataCells:
                 await uninterrupted(self._return(homes))
 
     async def _borrow(self, wanted: Collection[CellId]) -> None:
-        """Run cells here, and have those that others run stay until they are given back. Raises as `here`."""
+        """Run cells here that are wanted. Raises as `here`."""
         async with self._changes:  # no cell gets another home while it is removed
             taken = await self._homing.borrow(wanted)
         if not taken:

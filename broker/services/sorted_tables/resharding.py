@@ -53,19 +53,18 @@ async def reshard_sorted(caller: TablesCaller, name: str, wanted: SortedReshard)
     indexes = wanted.tablets.among(table.record.name, len(table.tablets))
     match resharding_nodes(caller, table, indexes):
         case [None]:
-            return await _reshard_here(caller, table, indexes, wanted)
+            return await _reshard_here(caller, table, wanted)
         case [int(node)]:
             return await _reshard_away(caller, table, node, indexes, wanted)
     for index in indexes:
         check_unmounted(table, index)
     async with with_cells_here(caller, {table.record.cell_of(index) for index in indexes}):
-        return await _reshard_here(caller, table, indexes, wanted)
+        return await _reshard_here(caller, table, wanted)
 
 
-async def _reshard_here(
-    caller: TablesCaller, table: SortedTable, indexes: Sequence[int], wanted: SortedReshard
-) -> SortedResharded:
+async def _reshard_here(caller: TablesCaller, table: SortedTable, wanted: SortedReshard) -> SortedResharded:
     """Reshard tablets that this node runs."""
+    indexes = wanted.tablets.among(table.record.name, len(table.tablets))
     first, last = indexes[0], indexes[-1]
     sorted_tables = caller.node.cell.current.sorted_tables
     if not wanted.is_dry_run:

@@ -46,6 +46,9 @@ async def convert(caller: TablesCaller, name: str, *, is_static: bool) -> Topic:
     if is_static:
         check_unmounted(topic)
     async with with_cells_here(caller, cells_of(topic)):
+        topic, _ = find_table(caller, AclOperation.ALTER, name, or_static=True)  # it may have become another one
+        if topic.record.is_static == is_static:
+            return topic
         await wait_for_transactions(topic)
         if is_static:
             return await _to_static(caller, topic)

@@ -47,12 +47,15 @@ async def reshard(caller: TablesCaller, name: str, change: ReshardChange) -> Top
     if not _unmounted_plan(change, topic).is_change:
         return topic
     async with with_cells_here(caller, cells_of(topic)):
+        topic, _ = find_table(caller, AclOperation.ALTER, name)  # it may have become another one
         return await _reshard_here(caller, topic, change)
 
 
 async def _reshard_here(caller: TablesCaller, topic: Topic, change: ReshardChange) -> Topic:
     await wait_for_transactions(topic)
     topics, plan = caller.node.cell.current.topics, _plan(change, topic)
+    if not plan.is_change:
+        return topic
 
     def resharded(record: TopicRecord) -> Resharded:
         plan = _plan(change, topic)

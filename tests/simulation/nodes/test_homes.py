@@ -35,7 +35,7 @@ def test_a_cell_that_is_given_away_and_back_unseen_is_served_again() -> None:
 
 
 def test_a_cell_that_was_borrowed_without_its_node_knowing_is_opened_there_again() -> None:
-    """Where there are no locks the node is fenced, and hears at once that its cell was taken and given back."""
+    """The node is fenced, where there are no locks, and hears at once that its cell was taken and given back."""
 
     async def live(loop: NodesLoop, first: SimulatedProcess, cell: CellId) -> None:
         loop.network.cut((FIRST, OTHER))

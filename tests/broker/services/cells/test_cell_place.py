@@ -132,12 +132,31 @@ async def test_a_borrowed_cell_goes_back_behind_its_last_borrower() -> None:
     homing = _homing(await _hive(), 1, 2, place)
     await homing.settle()
     cell = homing.given_to(2)[0]
+    homing.want([cell])
     assert await homing.borrow([cell]) == [cell]
     assert homing.node_of(cell) == 1
+    homing.want([cell, SYSTEM_CELL])
     assert await homing.borrow([cell, SYSTEM_CELL]) == []
     assert homing.away({1, 2}) is None, "it stays while it is borrowed"
     assert homing.done_with([cell]) == []
     assert [(home.cell, home.given) for home in homing.done_with([cell, SYSTEM_CELL])] == [(cell, 2)]
+
+
+async def test_a_borrower_that_gives_up_while_it_waits_leaves_the_cell_to_another_one() -> None:
+    place = CellPlace(MemoryEngine(1 << 24), 1, 2, present={1, 2})
+    opened = await open_around(CellSurroundings(place.engine, place, BrokerSettings(), lambda: 0))
+    cells = opened.others
+    cell = next(each for each in CELLS[:2] if cells.node_of(each) == 2)
+    async with cells.here([cell]):
+        async with cells.unchanged():
+            waiting = asyncio.ensure_future(cells.here([cell]).__aenter__())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+        assert not await cells.give_back({2})
+        assert cells.node_of(cell) == 1
+        place.present.discard(2)  # it is none that opens the cell
+    await opened.stop()
 
 
 async def test_a_borrowed_cell_goes_back_later_where_its_node_is_gone() -> None:
@@ -145,6 +164,7 @@ async def test_a_borrowed_cell_goes_back_later_where_its_node_is_gone() -> None:
     homing = _homing(await _hive(), 1, 2, place)
     await homing.settle()
     cell = homing.given_to(2)[0]
+    homing.want([cell])
     await homing.borrow([cell])
     place.present.discard(2)
     assert homing.done_with([cell]) == []
