@@ -198,6 +198,8 @@ class ClassicGroups:
         self.coordinator.store(plan, partial(self._stored, hosted, effect))
 
     def _stored(self, hosted: Hosted, effect: Store, error: BaseException | None) -> None:
+        if self._hosted.get(hosted.group.group_id) is not hosted:
+            return  # another protocol's group has taken its place, and all who waited are answered
         if self.coordinator.is_closed or effect.receipt is None:
             # Only an empty group is stored without a receipt; were that refused, its members of before would come
             # back at the next start, and their sessions end.
