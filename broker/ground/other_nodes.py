@@ -52,6 +52,9 @@ class AskedNodes(Protocol):
     async def work_on_tablets(self, node: int, asked: Any) -> Any:
         """Have a node do some work on tablets of tables that it runs; return what it says at the end. NodeSilent."""
 
+    async def ask_sessions(self, node: int, asked: Any, body: bytes) -> tuple[Any, bytes]:
+        """Have a node do some work on sessions of tables and their staged rows; return what it says. NodeSilent."""
+
 
 class OtherNodes(AskedNodes, Protocol):
     """All nodes but the first one, by their numbers."""

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import Any, Final
 
+from pqbroker.broker.ground.access import DirectCaller
 from pqbroker.broker.ground.metrics import Sample
 from pqbroker.broker.ground.other_nodes import NodeSilent, NodeState
 from pqbroker.broker.kafka.net.dispatch import Dispatcher
@@ -32,8 +33,10 @@ from pqbroker.broker.peers.link_rules import LinkBusy
 from pqbroker.broker.peers.peer_frames import LinkBroken
 from pqbroker.broker.peers.peer_link import PeerDoor, PeerLink, PeerRefused
 from pqbroker.broker.peers.peer_methods import WORK_GOES_ON, PeerMethod, decode_peer_call, encode_peer_call
+from pqbroker.broker.web.routing.loading import LoadedLater
 from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
 from pqbroker.pq.serving.timestamps import NodeTimestamps
+from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.bundles.hive import CellState
 from pqbroker.storage.copy_steps import CellElsewhere
@@ -55,6 +58,15 @@ BACKUP_S: Final = 20.0
 ABSENT_S: Final = 30.0
 """Seconds that nodes have to come after a start, or after the system cell was opened again, before others run their
 cells."""
+
+
+def _load_staging() -> Any:
+    from pqbroker.broker.services.tables import staging
+
+    return staging
+
+
+_staging: LoadedLater[Any] = LoadedLater(_load_staging)
 
 
 class FirstPlace:
@@ -199,6 +211,16 @@ class FirstPlace:
             told, _ = await self._ask(node, PeerMethod.TABLETS, [work, asked], b"")
             if told != WORK_GOES_ON:
                 return told
+
+    async def ask_sessions(self, node: int, asked: Any, body: bytes) -> tuple[Any, bytes]:
+        """Have another node do some work on sessions of tables and their staged rows. NodeSilent."""
+        return await self._ask(node, PeerMethod.SESSIONS, asked, body)
+
+    async def look_after_staged(self, topics: Sequence[Topic], before_ms: int) -> None:
+        """Look after staged rows of these topics, and of those that other nodes hold some of."""
+        if topics or self._told:
+            staging = await _staging.get()
+            await staging.look_after_staged(DirectCaller(self._node), topics, before_ms)
 
     async def _ask(self, node: int, method: PeerMethod, asked: Any, body: bytes) -> tuple[Any, bytes]:
         """Ask another node for what it answers once it serves the scheme as it is now. NodeSilent."""

@@ -50,6 +50,12 @@ def _load_web() -> Any:
     return peer_calls
 
 
+def _load_sessions() -> Any:
+    from pqbroker.broker.services.tables import sessions_here
+
+    return sessions_here
+
+
 def _load_tablets() -> Any:
     from pqbroker.broker.node import served_tablets
 
@@ -69,6 +75,7 @@ _COMES_AGAIN_S: Final = 0.1
 """Seconds between tries to reach the first node."""
 _web: LoadedLater[Any] = LoadedLater(_load_web)
 _tablets: LoadedLater[Any] = LoadedLater(_load_tablets)
+_sessions: LoadedLater[Any] = LoadedLater(_load_sessions)
 _NOTHING: Final = _Told(None, {})
 
 
@@ -222,10 +229,12 @@ class MemberLink:
             method, head, body = decode_peer_call(payload)
         except LinkBroken as broken:
             raise PeerRefused(str(broken)) from broken
-        if method in (PeerMethod.WEB, PeerMethod.TABLETS) and self._node is not None:
+        if method in (PeerMethod.WEB, PeerMethod.TABLETS, PeerMethod.SESSIONS) and self._node is not None:
             asked = await self._followed(head)
             if method is PeerMethod.WEB:
                 return await self._serve_web(self._node, asked, body)
+            if method is PeerMethod.SESSIONS:
+                return await self._serve_sessions(self._node, asked, body)
             return encode_peer_call(method, await self._work(self._node, asked))
         if method is PeerMethod.SAMPLES and self._node is not None:
             taken = await self._node.turns.finish(samples(self._node.metrics))
@@ -271,6 +280,15 @@ class MemberLink:
             return await self._tablets.answer(asked)
         except ValueError as bad:
             raise PeerRefused(str(bad)) from bad
+
+    async def _serve_sessions(self, node: Node, asked: Any, body: memoryview) -> bytes:
+        """Do some work on sessions of tables. PeerRefused."""
+        serving = await _sessions.get()
+        try:
+            head, answered = await serving.answer_session_call(node, asked, bytes(body))
+        except ValueError as bad:
+            raise PeerRefused(str(bad)) from bad
+        return encode_peer_call(PeerMethod.SESSIONS, head, answered)
 
     async def _serve_web(self, node: Node, asked: Any, body: memoryview) -> bytes:
         """Answer a call of HTTP, or a question about a stream of one. PeerRefused."""

@@ -519,7 +519,7 @@ class Server:
     async def _retain(self) -> None:
         while True:
             await asyncio.sleep(self._settings.retention_check_interval_ms / 1000)
-            await self._cell.retain()
+            await self._cell.retain(None if self._first is None else self._first.look_after_staged)
 
     async def _trim_queues(self) -> None:
         while True:

@@ -66,6 +66,9 @@ class PeerMethod(IntEnum):
     """A node asks the home of prepared rows for their decision, wherever it is."""
     TABLETS = 50
     """The first node has another one do some work on tablets of tables that it runs."""
+    SESSIONS = 51
+    """The first node asks another one about sessions of tables whose tablets it runs, or has it change them, or rows
+    that are staged for them. The head begins as that of `TABLETS`."""
     STATE = 30
     """A note of a node with what is wrong with it, and its figures."""
     ENDS = 31

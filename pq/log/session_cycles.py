@@ -3,9 +3,11 @@
 from pqbroker.pq.log.batch_admission import why_closed
 from pqbroker.pq.log.keys import session_key, session_keys
 from pqbroker.pq.log.partition import Partition
-from pqbroker.pq.log.sessions import SessionBatch
+from pqbroker.pq.log.sessions import Fence, SessionBatch, comes_late
 from pqbroker.pq.log.write_cycle import Cycle
-from pqbroker.protocol.errors import KafkaError
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+
+_CHANGED = "the session has changed since it was looked up: retry"
 
 
 def remember_batch(partition: Partition, cycle: Cycle, session: str, batch: SessionBatch) -> None:
@@ -16,9 +18,17 @@ def remember_batch(partition: Partition, cycle: Cycle, session: str, batch: Sess
     cycle.gone += session_keys(partition.index, cycle.forgotten_sessions)
 
 
-def plan_session(partition: Partition, session: str, batch: SessionBatch, now_ms: int) -> Cycle | KafkaError:
-    """Have a session known by a batch without writing rows."""
-    refusal = why_closed(partition)
+def why_late(partition: Partition, fence: Fence) -> KafkaError | None:
+    """Return why a batch is refused whose place in its session is another's by now: the sender looks it up again."""
+    is_late = comes_late(fence.sequence, fence.producer, partition.sessions.get(fence.session))
+    return _changed() if is_late else None
+
+
+def plan_session(
+    partition: Partition, session: str, batch: SessionBatch, seen: SessionBatch | None, now_ms: int
+) -> Cycle | KafkaError:
+    """Have a session known by a batch without writing rows, where it is known as it was `seen`."""
+    refusal = why_closed(partition) if partition.sessions.get(session) == seen else _changed()
     if refusal is not None:
         return refusal
     cycle = partition.no_change(now_ms)
@@ -27,15 +37,22 @@ def plan_session(partition: Partition, session: str, batch: SessionBatch, now_ms
     return cycle
 
 
-def plan_forgotten_session(partition: Partition, session: str, now_ms: int) -> Cycle | KafkaError:
-    """Forget a session, if the partition knows it."""
+def plan_forgotten_session(
+    partition: Partition, session: str, seen: SessionBatch, now_ms: int
+) -> Cycle | KafkaError:
+    """Forget a session, if the partition knows it, as it was `seen`."""
     cycle = partition.no_change(now_ms)
-    if partition.sessions.get(session) is None:
+    known = partition.sessions.get(session)
+    if known is None:
         return cycle
-    refusal = why_closed(partition)
+    refusal = why_closed(partition) if known == seen else _changed()
     if refusal is not None:
         return refusal
     cycle.forgotten_sessions = [session]
     cycle.gone += session_keys(partition.index, [session])
     partition.is_writing = True
     return cycle
+
+
+def _changed() -> KafkaError:
+    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, _CHANGED)

@@ -3,6 +3,7 @@
     last sequence       batch       verdict
     none, or below s    s           append
     s or above          s           taken already
+    any, of a later owner           fenced
 
 Unlike Kafka's producers they have names, and sequences that leave numbers out. Of one session each partition that took
 rows remembers its own last batch; the session's last sequence is the greatest of them.
@@ -139,6 +140,16 @@ class SessionBatch(NamedTuple):
         if first >= end:
             return self._replace(base_offset=0, row_count=0)
         return self._replace(base_offset=first + shift, row_count=end - first)
+
+
+def comes_late(sequence: int, producer: ProducerState | None, known: SessionBatch | None) -> bool:
+    """Return True for rows of a session whose partition has them already, or later ones, or a later owner: their sender
+    looked the session up before another one wrote."""
+    if known is None:
+        return False
+    if producer is not None and known.producer is not None and known.producer.epoch > producer.epoch:
+        return True
+    return known.sequence >= sequence
 
 
 def glued(batch: SessionBatch, known: SessionBatch | None) -> SessionBatch | None:

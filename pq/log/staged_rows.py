@@ -116,12 +116,17 @@ class Decision(NamedTuple):
         return decision(session, sequence, [Piece.named(str(name)) for name in names])
 
 
-def decision(session: str, sequence: int, pieces: Sequence[Piece]) -> Decision:
-    """Decide for these pieces, at least one, in this order."""
+def total_of_pieces(pieces: Iterable[Piece]) -> Total:
+    """Return the total of the rows of pieces."""
     total = NO_ROWS
     for piece in pieces:
         total = total.plus(piece.total)
-    return Decision(session, sequence, total, tuple(pieces))
+    return total
+
+
+def decision(session: str, sequence: int, pieces: Sequence[Piece]) -> Decision:
+    """Decide for these pieces, at least one, in this order."""
+    return Decision(session, sequence, total_of_pieces(pieces), tuple(pieces))
 
 
 def staged_range(partition: int) -> tuple[bytes, bytes]:

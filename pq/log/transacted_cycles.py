@@ -12,7 +12,7 @@ from pqbroker.pq.log.keys import prepared_key
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.prepared_batches import PreparedBatches
 from pqbroker.pq.log.row_facts import RowFacts, Weighed, row_weights
-from pqbroker.pq.log.session_cycles import remember_batch
+from pqbroker.pq.log.session_cycles import remember_batch, why_late
 from pqbroker.pq.log.sessions import Fence, SessionBatch
 from pqbroker.pq.log.write_cycle import Cycle, PlannedBatch
 from pqbroker.pq.transactions.stored_forms import PreparedHead, TransactionId
@@ -31,6 +31,9 @@ def remember(partition: Partition, cycle: Cycle, fence: Fence) -> None:
 
 def plan_beside(partition: Partition, planned: PreparedBatches, now_ms: int) -> Cycle | KafkaError:
     """Plan batches that the decision's own request writes; the error of the first that is refused."""
+    late = None if planned.fence is None else why_late(partition, planned.fence)
+    if late is not None:
+        return late
     cycle = plan_batches(partition, planned.batches, now_ms, planned.weights)
     refusals = [outcome for outcome in cycle.outcomes if isinstance(outcome, KafkaError)]
     cycle.outcomes = []

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from pqbroker.pq.log.blob_cycles import plan_batches
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.row_facts import Weighed
+from pqbroker.pq.log.session_cycles import why_late
 from pqbroker.pq.log.sessions import Fence, SessionBatch
 from pqbroker.pq.log.transacted_cycles import remember
 from pqbroker.pq.log.write_cycle import Cycle, Written
@@ -145,6 +146,9 @@ class _JointWrite:
 
     def _plan(self, number: int) -> Cycle:
         partition, batches, weights = self._shares[number]
+        late = None if self._fence is None else why_late(partition.state, self._fence)
+        if late is not None:
+            self.give_up(late)
         if self._refusal is not None:
             return partition.state.no_change(self._clock())
         cycle = plan_batches(partition.state, batches, self._clock(), weights)

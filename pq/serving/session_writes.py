@@ -9,14 +9,17 @@ from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import KafkaError
 
 
-async def write_session(partition: PartitionServer, session: str, batch: SessionBatch) -> None:
-    """Have a session known by a batch; durable when this returns. KafkaError as a write's."""
-    await _planned(partition, lambda: plan_session(partition.state, session, batch, batch.written_ms))
+async def write_session(
+    partition: PartitionServer, session: str, batch: SessionBatch, seen: SessionBatch | None
+) -> None:
+    """Have a session known by a batch where it was known as `seen`; durable when this returns. KafkaError as a
+    write's, NOT_LEADER_OR_FOLLOWER where it is known otherwise."""
+    await _planned(partition, lambda: plan_session(partition.state, session, batch, seen, batch.written_ms))
 
 
-async def forget_session(partition: PartitionServer, session: str, now_ms: int) -> None:
-    """Forget a session; durable when this returns. KafkaError as a write's."""
-    await _planned(partition, lambda: plan_forgotten_session(partition.state, session, now_ms))
+async def forget_session(partition: PartitionServer, session: str, seen: SessionBatch, now_ms: int) -> None:
+    """Forget a session that was known as `seen`; durable when this returns. KafkaError as `write_session`."""
+    await _planned(partition, lambda: plan_forgotten_session(partition.state, session, seen, now_ms))
 
 
 async def _planned(partition: PartitionServer, plan: Callable[[], Cycle | KafkaError]) -> None:

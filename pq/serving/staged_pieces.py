@@ -65,12 +65,23 @@ class StagedPieces:
         self._unread.discard(key)
 
     async def write(self, key: bytes, batch: memoryview, weights: Weighed) -> None:
-        """Put the rows of a piece into the log; the piece goes in the same commit."""
-        planned = (batch, read_header(batch))
-        await self._planned(lambda: plan_piece(self._partition, key, planned, self._clock(), weights), len(batch))
-        self._unread.discard(key)
-        self.bytes -= len(batch)
-        self.count -= 1
+        """Put the rows of a piece into the log; the piece goes in the same commit. One that is gone was written."""
+        planned, is_gone = (batch, read_header(batch)), False
+
+        def plan() -> Cycle | KafkaError:
+            nonlocal is_gone
+            is_gone = self._kv.entry(key) is None
+            now_ms = self._clock()
+            return (
+                self._partition.no_change(now_ms) if is_gone
+                else plan_piece(self._partition, key, planned, now_ms, weights)
+            )  # fmt: skip
+
+        await self._planned(plan, len(batch))
+        if not is_gone:
+            self._unread.discard(key)
+            self.bytes -= len(batch)
+            self.count -= 1
 
     async def decide(self, decision: Decision) -> None:
         """Store a decision, whose home this partition is."""

@@ -57,6 +57,10 @@ from pqbroker.tables.serving.tables import SortedTables
 log = logging.getLogger(__name__)
 
 
+LookAfter = Callable[[Sequence[Topic], int], Awaitable[None]]
+"""Looks after staged rows of topics of which this node holds some, with the time before which they are old."""
+
+
 class CellLost(Exception):
     """The cell cannot be served any more; the text names cause and cure."""
 
@@ -271,20 +275,21 @@ class CellOwner:
         if not self.failed.done():
             self.failed.set_result(CellLost("a cell is not watched any more; the log says why"))
 
-    async def retain(self) -> None:
-        """Let every topic drop what is past its retention, then forget consumer groups that nothing is left of."""
+    async def retain(self, look_after: LookAfter | None = None) -> None:
+        """Let every topic drop what is past its retention, then forget consumer groups that nothing is left of.
+        `look_after`: looks after staged rows; None: those of this node's topics are looked after."""
         opened = self.current
         if opened.cell.reading_only:
             return
-        await self._retain(opened)
+        await self._retain(opened, look_after)
         self.retentions += 1
 
-    async def _retain(self, opened: OpenCell) -> None:
+    async def _retain(self, opened: OpenCell, look_after: LookAfter | None) -> None:
         try:
             is_copy = self._around.place.mirrored is not None
             staged = await opened.topics.retain(None if is_copy else opened.coordinators.unread_since)
-            if staged:
-                await self._look_after(staged)
+            before_ms = self._around.clock() - opened.settings.in_force.producer_id_expiration_ms
+            await (look_after or self._look_after)(staged, before_ms)
             if opened.cell.quarantine.is_damaged or not opened.topics.offsets.are_known:
                 return  # offsets that cannot be read now would keep their groups
             await opened.coordinators.expire(opened.topics.offsets.has)
@@ -308,12 +313,17 @@ class CellOwner:
         except CommitRefused as refusal:
             log.warning("queues are trimmed later: %s", refusal)
 
-    async def _look_after(self, topics: Sequence[Topic]) -> None:
-        """End batches of staged rows that were decided, and delete rows that nobody has committed for too long."""
-        from pqbroker.broker.services.topics.staged_rows import BatchRefused, look_after
+    async def _look_after(self, topics: Sequence[Topic], before_ms: int) -> None:
+        """End batches of staged rows that were decided, and delete rows that nobody has committed for too long: of
+        topics that this node runs alone."""
+        if not topics:
+            return
+        from pqbroker.broker.services.topics.staged_places import BatchRefused
+        from pqbroker.broker.services.topics.staged_rows import look_after
 
-        before_ms = self._around.clock() - self.current.settings.in_force.producer_id_expiration_ms
         for topic in topics:
+            if not all(partition.is_loaded for partition in topic.partitions):
+                continue  # what cannot be seen may be decided
             try:
                 await look_after(topic, before_ms)
             except (KafkaError, BatchRefused) as refusal:

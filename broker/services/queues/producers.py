@@ -5,8 +5,7 @@ epoch and number count. It is forgotten as other sessions are: with its rows, af
 """
 
 import asyncio
-import heapq
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from json import dumps, loads
 from typing import Any, NamedTuple
@@ -14,7 +13,6 @@ from typing import Any, NamedTuple
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.queues.callers import QueuesCaller
 from pqbroker.broker.services.queues.finding import find_queue
-from pqbroker.broker.services.tables.at_first_node import check_all_here
 from pqbroker.broker.services.tables.finding import find_typed, state_of
 from pqbroker.broker.services.tables.inserting import (
     GivenRows,
@@ -22,8 +20,14 @@ from pqbroker.broker.services.tables.inserting import (
     encode_rows,
     insert_encoded,
     none_mounted,
-    prepared_ends,
 )
+from pqbroker.broker.services.tables.sessions_away import (
+    forget_anywhere,
+    list_anywhere,
+    taken_anywhere,
+    write_anywhere,
+)
+from pqbroker.broker.services.tables.sessions_known import SessionPlace, age, newest
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.log.sessions import (
     NO_SEQUENCE,
@@ -32,11 +36,7 @@ from pqbroker.pq.log.sessions import (
     ProducerState,
     SessionBatch,
     producer_session,
-    read_producer_session,
 )
-from pqbroker.pq.serving.joint_write import batches_taken
-from pqbroker.pq.serving.partition_server import PartitionServer
-from pqbroker.pq.serving.session_writes import forget_session, write_session
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.uninterrupted import uninterrupted
 from pqbroker.tables.mount import MountState
@@ -109,42 +109,36 @@ class Pushed(NamedTuple):
 async def take_session(caller: QueuesCaller, queue: str, name: SessionName, user_meta: Any = None) -> SessionState:
     """Take a session, a new one or that of an owner who is fenced from now on; durable when it returns.
 
-    KafkaError as a write's; TableError INVALID_SESSION, NO_MOUNTED_TABLETS, TABLETS_OF_OTHER_NODES. `user_meta` None:
-    as it was.
+    KafkaError as a write's; TableError INVALID_SESSION, NO_MOUNTED_TABLETS. `user_meta` None: as it was.
     """
     topic = find_queue(caller, AclOperation.WRITE, queue)
-    check_all_here(caller, topic)
     async with _lock(topic, name):
-        await prepared_ends(topic)
-        taken = batches_taken(topic.partitions, name.stored)
-        known = _newest(taken)
+        taken = await taken_anywhere(caller, topic, name.stored)
+        known = newest(taken)
         now_ms = caller.node.clock()
         meta = _meta(caller.node.settings, user_meta, known)
         epoch = 0 if known is None or known.producer is None else known.producer.epoch + 1
         sequence = NO_SEQUENCE if known is None else known.sequence
-        partition = _writable(topic, taken)
-        here = taken.get(partition.index)
+        index = _writable(topic, taken)
+        here = taken.get(index)
         place = (0, 0) if here is None or here.sequence != sequence else (here.base_offset, here.row_count)
         batch = SessionBatch(sequence, now_ms, *place, producer=ProducerState(epoch, meta))
-        await uninterrupted(write_session(partition, name.stored, batch))
+        await uninterrupted(write_anywhere(caller, topic, index, name.stored, (batch, here)))
     return _state(batch)
 
 
 async def push(caller: QueuesCaller, queue: str, name: SessionName, given: Push) -> Pushed:
     """Write rows that the session has not taken yet, together with its number; all or none.
 
-    TableError ZOMBIE_EPOCH, INVALID_EPOCH, INVALID_ROW_SEQUENCE_NUMBERS, NO_SESSION, TABLETS_OF_OTHER_NODES, and those
-    of an insertion.
+    TableError ZOMBIE_EPOCH, INVALID_EPOCH, INVALID_ROW_SEQUENCE_NUMBERS, NO_SESSION, and those of an insertion.
     """
     topic = find_queue(caller, AclOperation.WRITE, queue)
-    check_all_here(caller, topic)
     _, schema = find_typed(caller, AclOperation.WRITE, queue)
     assert not isinstance(given.rows.items, bytes)
     counted = caller.node.metrics.tables
     async with _lock(topic, name):
-        await prepared_ends(topic)
-        taken = batches_taken(topic.partitions, name.stored)
-        known = _newest(taken)
+        taken = await taken_anywhere(caller, topic, name.stored)
+        known = newest(taken)
         if known is None or known.producer is None:
             text = f"there is no session {name.session!r} of producer {name.producer!r} in {topic.record.name}"
             raise TableError("NO_SESSION", text, _CLOSED)
@@ -166,68 +160,36 @@ async def push(caller: QueuesCaller, queue: str, name: SessionName, given: Push)
 
 
 async def end_session(caller: QueuesCaller, queue: str, name: SessionName) -> None:
-    """Forget a session; another one of its name begins with epoch 0. KafkaError as a write's; TableError NO_SESSION,
-    TABLETS_OF_OTHER_NODES."""
+    """Forget a session; another one of its name begins with epoch 0. KafkaError as a write's; TableError NO_SESSION."""
     topic = find_queue(caller, AclOperation.WRITE, queue)
-    check_all_here(caller, topic)
     async with _lock(topic, name):
-        await prepared_ends(topic)
-        taken = batches_taken(topic.partitions, name.stored)
+        taken = await taken_anywhere(caller, topic, name.stored)
         if not taken:
             text = f"there is no session {name.session!r} of producer {name.producer!r} in {topic.record.name}"
             raise TableError("NO_SESSION", text, "GET /v1/queues/NAME/producer-sessions lists them.")
         # The newest goes last: what a crash leaves over fences as before.
-        for index in sorted(taken, key=lambda number: _age(taken[number])):
-            await forget_session(topic.partitions[index], name.stored, caller.node.clock())
+        for index in sorted(taken, key=lambda number: age(taken[number])):
+            await forget_anywhere(caller, topic, index, name.stored, taken[index])
 
 
-def list_sessions(topic: Topic, count: int, after: tuple[str, str]) -> Generator[None, None, list[ListedSession]]:
-    """Find the first `count` sessions of producers behind one, by name; others may have their turns between."""
-    names: set[str] = set()
-    for partition in topic.partitions:
-        for name, _ in partition.state.sessions:
-            if (found := read_producer_session(name)) is not None and found > after:
-                names.add(name)
-        yield
-    page = heapq.nsmallest(count, names, key=lambda name: read_producer_session(name) or ("", ""))
-    listed: list[ListedSession] = []
-    for name in page:
-        known = _newest(_known(topic, name))
-        split = read_producer_session(name)
-        if known is not None and split is not None:
-            listed.append(ListedSession(*split, _state(known)))
-        yield
-    return listed
-
-
-def _known(topic: Topic, name: str) -> Mapping[int, SessionBatch]:
-    found = ((partition.index, partition.state.sessions.get(name)) for partition in topic.partitions)
-    return {index: batch for index, batch in found if batch is not None}
+async def list_sessions(
+    caller: QueuesCaller, topic: Topic, count: int, after: SessionPlace
+) -> list[ListedSession]:
+    """Return the first `count` sessions of producers behind one, by name. KafkaError NOT_LEADER_OR_FOLLOWER."""
+    found = await list_anywhere(caller, topic, count, after)
+    return [ListedSession(*place, _state(batch)) for place, batch in found]
 
 
 def _lock(topic: Topic, name: SessionName) -> asyncio.Lock:
     return topic.session_locks.setdefault(name.stored, asyncio.Lock())
 
 
-def _age(batch: SessionBatch) -> tuple[int, int]:
-    return (-1 if batch.producer is None else batch.producer.epoch), batch.sequence
-
-
-def _newest(taken: Mapping[int, SessionBatch]) -> SessionBatch | None:
-    """Return what is known of a session: the greatest number, and the owner of the greatest epoch."""
-    if not taken:
-        return None
-    newest = max(taken.values(), key=_age)
-    last = max(batch.sequence for batch in taken.values())
-    return newest if newest.sequence == last else newest._replace(sequence=last)
-
-
-def _writable(topic: Topic, taken: Iterable[int]) -> PartitionServer:
+def _writable(topic: Topic, taken: Iterable[int]) -> int:
     """Return a mounted tablet, one that knows the session if there is one. TableError NO_MOUNTED_TABLETS."""
+    index: int
     for index in (*sorted(taken), *range(len(topic.partitions))):
         if state_of(topic, index) is MountState.MOUNTED:
-            partition: PartitionServer = topic.partitions[index]
-            return partition
+            return index
     raise none_mounted(f"{table_path(topic.record.name)} has no mounted tablets")
 
 

@@ -12,17 +12,17 @@ from typing import Any, Final, NamedTuple
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.tables.arrow_rows import encode_arrow
-from pqbroker.broker.services.tables.at_first_node import check_all_here
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.encoded_rows import EncodedRows, TabletRows
 from pqbroker.broker.services.tables.finding import check_tablet, find_typed, state_of, states
+from pqbroker.broker.services.tables.sessions_away import taken_anywhere
 from pqbroker.broker.services.topics.partitions import check_batch
 from pqbroker.broker.services.topics.record_checks import weigh
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.log.sessions import Fence, SessionBatch
-from pqbroker.pq.serving.joint_write import Share, batches_taken, is_of_one_cell, write_together
+from pqbroker.pq.serving.joint_write import Share, is_of_one_cell, write_together
 from pqbroker.pq.serving.topic import Topic
-from pqbroker.pq.serving.transacted_batches import BatchesPart, await_transactions
+from pqbroker.pq.serving.transacted_batches import BatchesPart
 from pqbroker.pq.transactions.participants import CommitPart
 from pqbroker.protocol.produced_batches import RECORD_BYTES_MIN
 from pqbroker.protocol.records import Record, encode_batch
@@ -66,26 +66,16 @@ async def insert(caller: TablesCaller, name: str, rows: GivenRows, fence: Fence 
     """Insert rows, which appear together or not at all; those of a session's batch that was taken are not taken again.
 
     KafkaError as `find_topic` and `PartitionServer.write`; TableError, among others NO_MOUNTED_TABLETS, WRONG_STATE,
-    TOO_MANY_PARTICIPANTS, ROWS_TOO_LARGE, those of rows that do not fit their schema, and with a session
-    TABLETS_OF_OTHER_NODES.
+    TOO_MANY_PARTICIPANTS, ROWS_TOO_LARGE, and those of rows that do not fit their schema.
     """
     topic, schema = find_typed(caller, AclOperation.WRITE, name)
     if fence is None:
         return await insert_encoded(caller, topic, await encode_rows(caller, topic, schema, rows), None, {})
-    check_all_here(caller, topic)
     async with topic.session_locks.setdefault(fence.session, asyncio.Lock()):
-        await prepared_ends(topic)
-        taken = batches_taken(topic.partitions, fence.session)
+        taken = await taken_anywhere(caller, topic, fence.session)
         if fence.sequence <= max((batch.sequence for batch in taken.values()), default=-1):
             return _taken_before(taken, fence.sequence)
         return await insert_encoded(caller, topic, await encode_rows(caller, topic, schema, rows), fence, taken)
-
-
-async def prepared_ends(topic: Topic) -> None:
-    """Wait, not for long, until no rows are prepared in the tablets: they may be the session's own batch."""
-    known = [(one, one.known_transactions) for one in topic.partitions]
-    if held := [one for one, transactions in known if transactions is not None and transactions.prepared]:
-        await await_transactions(held)
 
 
 async def insert_encoded(

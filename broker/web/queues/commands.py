@@ -12,7 +12,6 @@ from pqbroker.broker.services.queues.consumers import Advance
 from pqbroker.broker.services.queues.finding import find_queue
 from pqbroker.broker.services.queues.producers import Push, SessionName, SessionState
 from pqbroker.broker.services.queues.registrations import registered
-from pqbroker.broker.services.tables.at_first_node import check_all_here
 from pqbroker.broker.services.tables.finding import check_tablet
 from pqbroker.broker.services.tables.inserting import GivenRows
 from pqbroker.broker.services.topics.finding import every_topic
@@ -120,9 +119,8 @@ async def end_session(call: Call) -> None:
 
 async def list_sessions(call: Call) -> Any:
     topic = _queue(call, AclOperation.DESCRIBE)
-    check_all_here(call, topic)
     after = (call.query.get("after_producer", ""), call.query.get("after_session", ""))
-    found = await call.node.turns.finish(producers.list_sessions(topic, call.limit() + 1, after))
+    found = await producers.list_sessions(call, topic, call.limit() + 1, after)
     page, has_more = call.page(found)
     last = {"producer": page[-1].producer, "session": page[-1].session} if has_more else None
     return {

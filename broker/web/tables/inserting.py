@@ -7,7 +7,8 @@ from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.tables import inserting, staging
 from pqbroker.broker.services.tables.finding import find_typed
 from pqbroker.broker.services.tables.inserting import GivenRows
-from pqbroker.broker.services.topics.staged_rows import PIECES_MAX, OnChanged
+from pqbroker.broker.services.topics.staged_places import PIECES_MAX
+from pqbroker.broker.services.topics.staged_rows import OnChanged
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Call
 from pqbroker.broker.web.tables.commands import of_sorted_alone

@@ -265,7 +265,7 @@ ROUTES = (
         ),
         body=object_of({"rows": array_of(_ANY)}, {"session": TEXT, "sequence": _SEQUENCE}),
         body_example={"rows": [{"id": 1, "note": "first"}], "session": "loader-1", "sequence": 41},
-        lines="rows", raw_types=(ARROW_STREAM,),
+        lines="rows", raw_types=(ARROW_STREAM,), place=_writing_node,
     ),
     Route(
         "POST", "/v1/tables/{name}/staged-rows/commit",
@@ -278,6 +278,7 @@ ROUTES = (
         body_example={
             "session": "loader-1", "sequence": 41, "pieces": ["0.2.0f343b0931126a20f133d67c2b018a3b.9f86d081884c7d65"],
         },
+        place=_writing_node,
     ),
     Route(
         "GET", "/v1/tables/{name}/rows", "Read rows of a tablet: typed for a table, raw for any topic",

@@ -80,6 +80,9 @@ class Linked:
     async def work_on_tablets(self, node: int, asked: Any) -> Any:
         raise NodeSilent(f"node {node} does no work")
 
+    async def ask_sessions(self, node: int, asked: Any, body: bytes) -> tuple[Any, bytes]:
+        raise NodeSilent("nothing is asked of it")
+
     def tell_web(self, node: int, told: Any) -> None:
         self.told.append(told)
         self._calls.take(told)

@@ -59,6 +59,9 @@ class Linked:
     async def work_on_tablets(self, node: int, asked: Any) -> Any:
         raise NodeSilent("nothing is asked of it")
 
+    async def ask_sessions(self, node: int, asked: Any, body: bytes) -> tuple[Any, bytes]:
+        raise NodeSilent("nothing is asked of it")
+
     async def ask_web(self, node: int, asked: Any, body: bytes) -> tuple[Any, bytes]:
         if self._answers:
             answer: tuple[Any, bytes] | Exception = self._answers.pop(0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.services.topics import staged_rows
+from pqbroker.broker.services.topics import staged_places, staged_rows
 from pqbroker.broker.web.routing.stream_forms import ARROW_STREAM
 from tests.broker.conftest import until
 from tests.broker.web.conftest import Web
@@ -193,7 +193,7 @@ async def test_a_tablet_holds_so_many_bytes_of_staged_rows(serve: Callable[..., 
 
 
 async def test_a_tablet_holds_so_many_pieces(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staged_rows, "PIECES_MAX", 2)
+    monkeypatch.setattr(staged_places, "PIECES_MAX", 2)
     await create(web)
     pieces = [*await stage(web, row(1)), *await stage(web, row(2))]
     given = {"rows": [row(3)], "session": "other", "sequence": 0}

@@ -8,10 +8,11 @@ import pytest
 
 from pqbroker.broker.services.cells.cell_owner import OpenCell
 from pqbroker.broker.services.topics import staged_rows
-from pqbroker.broker.services.topics.staged_rows import BatchRefused, Committed, OnChanged, commit, look_after, stage
+from pqbroker.broker.services.topics.staged_places import BatchRefused, RowsToStage, StagedPlaces
+from pqbroker.broker.services.topics.staged_rows import Committed, OnChanged, commit, look_after
 from pqbroker.doctor.salvaging.node import NodeSalvage, salvage_node
 from pqbroker.pq.log.sessions import Fence
-from pqbroker.pq.log.staged_rows import Piece, decision
+from pqbroker.pq.log.staged_rows import Piece, decision, total_of_pieces
 from pqbroker.pq.serving.topic import Topic
 from tests.broker.services.cells.test_data_cells import ONE, fill, started
 from tests.doctor.salvaging.directories import Killed
@@ -33,10 +34,9 @@ def table(opened: OpenCell, name: str = "rows") -> Topic:
 
 async def staged(topic: Topic, *values: bytes, fence: Fence = FENCE) -> list[Piece]:
     """A piece for each value, in the partitions in turn."""
-    count = len(topic.partitions)
-    return [
-        await stage(topic, fence, number % count, batch(value)[0], None, 1 << 20) for number, value in enumerate(values)
-    ]
+    count, here = len(topic.partitions), StagedPlaces.here(topic, 1 << 20).all[0]
+    rows = [RowsToStage(number % count, batch(value)[0], None) for number, value in enumerate(values)]
+    return [await here.stage(fence, one) for one in rows]
 
 
 async def values(topic: Topic) -> list[bytes]:
@@ -125,7 +125,7 @@ async def test_a_commit_that_names_a_piece_of_a_lost_round_is_refused_until_its_
         assert code == "STAGE_LOST"
         assert f"the piece {pieces[1].name!r} of the batch is {'unreadable' if is_torn else 'not there'}" in told
         again = await staged(topic, LARGE, SMALL)
-        assert await commit(topic, FENCE, again, OnChanged.FAIL) == Committed(staged_rows._total(again))
+        assert await commit(topic, FENCE, again, OnChanged.FAIL) == Committed(total_of_pieces(again))
         assert sorted(await values(topic)) == sorted([SMALL, LARGE])
         assert [server.staged.count for server in topic.partitions] == [0, 0]
 
@@ -217,7 +217,8 @@ async def test_a_lost_piece_of_a_batch_whose_decision_is_in_another_cell_is_not_
         await fill(opened)
         topic = table(opened, "t")
         far = [topic.record.cell_of(number) for number in (0, 1)].index(ONE)
-        pieces = [await stage(topic, FENCE, index, batch(SMALL)[0], None, 1 << 20) for index in (1 - far, far)]
+        here = StagedPlaces.here(topic, 1 << 20).all[0]
+        pieces = [await here.stage(FENCE, RowsToStage(index, batch(SMALL)[0], None)) for index in (1 - far, far)]
         await topic.partitions[1 - far].staged.decide(decision(*FENCE[:2], pieces))
         await topic.partitions[far].write(*batch(OTHER))
         copy_alive(tmp_path / "living" / "data", tmp_path / "copy" / "data")

@@ -1,7 +1,8 @@
 """A client of tables whose tablets lie at several nodes, and what it was promised.
 
 It writes to a sorted table and an ordered one, in transactions over both and without, one after the other, flushes and
-reshards the sorted one, and looks rows up. Each write has a number, which is the value of all its rows.
+reshards the sorted one, and looks rows up. To the ordered one it also writes batches of a session, in one request or
+staged, each until it is taken. Each write has a number, which is the value of all its rows.
 
 answered    all its rows are there, at all nodes, in the ordered table once
 refused     none of them is
@@ -21,6 +22,7 @@ from tests.simulation.nodes.cluster import Cluster
 from tests.simulation.nodes.table_calls import TableCalls, Told
 
 SORTED, ORDERED = "sorted", "ordered"
+SESSION, AGAIN_SHARE = "s", 0.3
 TABLETS = 4
 SPAN = 10
 KEYS = TABLETS * SPAN
@@ -31,7 +33,7 @@ SORTED_SCHEMA = [{"name": "k", "type": "int64", "sort_order": "ascending"}, {"na
 ORDERED_SCHEMA = [{"name": "v", "type": "int64"}]
 OPENED_BY = {"unmounted": "mount", "frozen": "unfreeze"}
 """Commands that open a tablet, by its state."""
-OK, CREATED = 200, 201
+OK, CREATED, CONFLICT = 200, 201, 409
 OWN_FAULT = 500
 """Statuses from this one on do not say whether anything was written."""
 
@@ -115,6 +117,7 @@ class TableStory:
         await self._create({"path": f"//{SORTED}", "schema": SORTED_SCHEMA, "pivot_keys": pivots})
         await self._create({"path": f"//{ORDERED}", "schema": ORDERED_SCHEMA, "tablet_count": TABLETS})
         steps = [self._write] * 5 + [self._transact] * 5 + [self._flush, self._reshard]
+        steps += [self._insert_batch] * 2 + [self._stage_batch] * 2
         while not run.is_ending:
             await asyncio.sleep(self._chance.expovariate(STEPS_A_SECOND))
             await self._chance.choice(steps)()
@@ -156,7 +159,7 @@ class TableStory:
     async def _create(self, body: Any) -> None:
         for _ in range(TRIES):
             told = await self._calls.ask("POST tables", body)
-            if told is not None and told[0] in (CREATED, 409):
+            if told is not None and (told[0] == CREATED or _exists(told)):
                 return
             await asyncio.sleep(BACK_OFF_S)
         raise Violation(f"a table cannot be made: {told}")
@@ -204,6 +207,55 @@ class TableStory:
         self.book.end(write, is_done=is_done)
         self._counts["table transactions"] += bool(is_done)
 
+    async def _insert_batch(self) -> None:
+        """Insert rows of a session into the ordered table."""
+        write = self._new_batch()
+        await self._until_taken(write, [("POST tables/{name}/rows", {"rows": _ordered(write)})])
+
+    async def _stage_batch(self) -> None:
+        """Stage rows of a session, in two requests, and commit them."""
+        write = self._new_batch()
+        rows = _ordered(write)
+        halves = [some for some in (rows[::2], rows[1::2]) if some]
+        staged = [("POST tables/{name}/staged-rows", {"rows": some}) for some in halves]
+        await self._until_taken(write, [*staged, ("POST tables/{name}/staged-rows/commit", {})])
+
+    def _new_batch(self) -> TableWrite:
+        tablets = self._chance.sample(range(TABLETS), self._chance.randint(1, TABLETS))
+        write = TableWrite(len(self.book.writes), [], sorted(tablets), len(self.book.writes))
+        self.book.writes.append(write)
+        return write
+
+    async def _until_taken(self, write: TableWrite, requests: list[tuple[str, Any]]) -> None:
+        """Send the requests of a batch again and again until it is taken, and some another time behind that."""
+        for _ in range(TRIES):
+            told = await self._send_batch(write, requests)
+            if told is not None and told[0] == OK and told[1].get("done", True):
+                break
+            expect(told is None or told[0] >= OWN_FAULT or told[0] == OK, f"{write} is refused: {told}")
+            await asyncio.sleep(BACK_OFF_S)
+        else:
+            raise Violation(f"{write} is not taken: {told}")
+        self.book.end(write, is_done=True)
+        self._counts["table batches"] += 1
+        if self._chance.random() < AGAIN_SHARE:
+            told = await self._send_batch(write, requests)
+            is_taken_again = told is not None and told[0] == OK and not told[1]["duplicate"]
+            expect(not is_taken_again, f"{write} is taken again: {told}")
+
+    async def _send_batch(self, write: TableWrite, requests: list[tuple[str, Any]]) -> Told | None:
+        """Send the requests of a batch, the last one with the pieces that those before have staged."""
+        pieces, told = list[str](), None
+        for route, body in requests:
+            more = {} if "rows" in body else {"pieces": pieces}
+            told = await self._calls.ask(
+                route, {**body, **more, "session": SESSION, "sequence": write.number}, name=ORDERED
+            )
+            if told is None or told[0] != OK:
+                break
+            pieces += [piece["name"] for piece in told[1].get("pieces", ())]
+        return told
+
     async def _flush(self) -> None:
         """Have the stores written out."""
         if await self._command("freeze") and await self._command("unfreeze"):
@@ -239,6 +291,14 @@ class TableStory:
     async def _command(self, verb: str, chosen: Any = None) -> bool:
         told = await self._calls.ask("POST tables/{name}/" + verb, chosen or {}, name=SORTED)
         return told is not None and told[0] == OK
+
+
+def _exists(told: Told) -> bool:
+    return bool(told[0] == CONFLICT and told[1]["error"]["code"] == "TOPIC_ALREADY_EXISTS")
+
+
+def _ordered(write: TableWrite) -> list[Any]:
+    return [{"v": write.number, "$tablet_index": index} for index in write.tablets]
 
 
 def _is_done(told: Told | None) -> bool | None:

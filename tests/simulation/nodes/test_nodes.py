@@ -14,7 +14,10 @@ from tests.simulation.run import SimulationFailed
 from tests.support.depth import examples
 
 SEEDS = examples(16, least=2)
-VARIANT_SEEDS = {"epoch": 3, "reclaim": 6, "coordinator": 3, "none": 0, "held": 17, "decision": 15, "aborted": 3}
+VARIANT_SEEDS = {
+    "epoch": 3, "reclaim": 6, "coordinator": 3, "none": 0, "held": 17, "decision": 58, "aborted": 3,
+    "session": 6,
+}  # fmt: skip
 """A seed that finds each variant."""
 SLOW_S = 400
 """Ten times what it takes where nothing else runs."""

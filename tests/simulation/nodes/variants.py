@@ -7,6 +7,7 @@ none         offsets of a cell that is not open are "no offset"
 held         a commit of offsets that was held is made though a later one has its partitions
 decision     a node drops prepared rows of a commit of tables whose home it does not know
 aborted      the cleaner takes records of aborted transactions for the last ones of their keys
+session      nobody asks other nodes what they know of a session, and a tablet takes what it has
 """
 
 import asyncio
@@ -18,7 +19,10 @@ from unittest.mock import patch
 from pqbroker.broker.node.served_partitions import ServedPartitions
 from pqbroker.broker.services.cells.data_cells import DataCells
 from pqbroker.broker.services.commits import finishing
+from pqbroker.broker.services.tables.sessions_away import _Away
+from pqbroker.pq.log import session_cycles
 from pqbroker.pq.log.producer_transactions import AbortedBatches
+from pqbroker.pq.log.sessions import SessionBatch
 from pqbroker.pq.serving.held_commits import Enqueue, HeldCommits, Offsets, Outcomes
 from pqbroker.pq.serving.offsets import GroupOffsets
 from pqbroker.pq.transactions.commit_states import PreparedEnd, end_of_prepared
@@ -105,6 +109,15 @@ def _with_aborted() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _without_session() -> Iterator[None]:
+    async def knows_none(*_: object) -> Mapping[int, SessionBatch]:
+        return {}
+
+    with patch.object(_Away, "taken", knows_none), patch.object(session_cycles, "comes_late", lambda *_: False):
+        yield
+
+
 WHOLE: Variant = nullcontext
 VARIANTS: Mapping[str, Variant] = {
     "epoch": _without_epoch,
@@ -114,4 +127,5 @@ VARIANTS: Mapping[str, Variant] = {
     "held": _with_late_commits,
     "decision": _without_decision,
     "aborted": _with_aborted,
+    "session": _without_session,
 }

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from pqbroker.broker.services.cells.tablet_gluing import Glue
-from pqbroker.broker.services.topics.staged_rows import look_after, stage
+from pqbroker.broker.services.topics.staged_places import RowsToStage, StagedPlaces
+from pqbroker.broker.services.topics.staged_rows import look_after
 from pqbroker.pq.log.sessions import Fence
 from pqbroker.pq.serving.offsets import nobody_knows
 from pqbroker.storage.bundles.bundle import BundleRefused, new_bundle
@@ -115,7 +116,8 @@ async def test_staged_rows_of_a_held_cell_do_not_expire(tmp_path: Path) -> None:
         topic = opened.topics.get("t")
         assert topic is not None
         for index in (0, 1):
-            await stage(topic, Fence("s", 1), index, batch(b"staged")[0], None, 1 << 20)
+            rows = RowsToStage(index, batch(b"staged")[0], None)
+            await StagedPlaces.here(topic, 1 << 20).of(index).stage(Fence("s", 1), rows)
     hold(tmp_path)
     late_ms = START_MS + 10_000
     async with started(tmp_path, late_ms) as opened:
