@@ -385,7 +385,7 @@ LIMITS = (
         "broker/web/test_materializations.py::test_the_last_hundred_dead_letters_are_kept_and_all_counted",
     ),
     Limit(
-        "pieces of a staged batch, and of a tablet", ("broker/services/topics/staged_rows.py:PIECES_MAX",),
+        "pieces of a staged batch, and of a tablet", ("broker/services/topics/staged_places.py:PIECES_MAX",),
         "INVALID_REQUEST; STAGE_FULL", "broker/web/test_staged_rows.py::test_a_tablet_holds_so_many_pieces",
     ),
     Limit(

@@ -156,21 +156,6 @@ def test_rows_of_both_nodes_are_pulled_and_marked_as_read(nodes: SeveralNodes) -
     assert (status, places) == (200, [(1, 0, 2)] * TABLETS), told
 
 
-def test_sessions_over_both_nodes_are_refused_with_the_cure(nodes: SeveralNodes) -> None:
-    spread(nodes, "sessions")
-    session, batch = {"producer": "p", "session": "s"}, {"session": "s", "sequence": 1}
-    for path, body in {
-        "queues/sessions/producer-sessions": session,
-        "queues/sessions/push": {**session, "epoch": 0, "rows": [{"id": 1}]},
-        "tables/sessions/rows": {**batch, "rows": [{"id": 1}]},
-        "tables/sessions/staged-rows": {**batch, "rows": [{"id": 1}]},
-        "tables/sessions/staged-rows/commit": {**batch, "pieces": []},
-    }.items():
-        status, told = call(nodes, path, body)
-        assert (status, told["error"]["code"]) == (409, "TABLETS_OF_OTHER_NODES"), told
-    assert call(nodes, "queues/sessions/producer-sessions")[1]["error"]["code"] == "TABLETS_OF_OTHER_NODES"
-
-
 def test_a_silent_node_keeps_its_tablets_from_an_unmount_and_serves_them_afterwards(nodes: SeveralNodes) -> None:
     at = spread(nodes, "silent")
     pid = nodes.pids()[2]
@@ -214,12 +199,22 @@ def cells(nodes: SeveralNodes) -> dict[str, tuple[str, int]]:
 
 
 def spread(nodes: SeveralNodes, name: str) -> dict[int, int]:
-    """Make an ordered table at both nodes; return the node of each tablet."""
-    wait_until(lambda: is_served_by_both(nodes), "both nodes have open cells", PATIENCE_S)
-    status, told = call(nodes, "tables", {"path": f"//{name}", "schema": SCHEMA, "tablet_count": TABLETS})
-    assert status == 201, told
-    found = {tablet["index"]: tablet["node"] for tablet in call(nodes, f"tables/{name}/tablets")[1]["tablets"]}
-    assert {*found.values()} == {1, 2}
+    """Make an ordered table at both nodes; return the node of each tablet. Behind a move of a cell the first node does
+    not know for a while how many tablets it has."""
+    found: dict[int, int] = {}
+
+    def is_spread() -> bool:
+        wait_until(lambda: is_served_by_both(nodes), "both nodes have open cells", PATIENCE_S)
+        status, told = call(nodes, "tables", {"path": f"//{name}", "schema": SCHEMA, "tablet_count": TABLETS})
+        assert status == 201, told
+        tablets = call(nodes, f"tables/{name}/tablets")[1]["tablets"]
+        found.update({tablet["index"]: tablet["node"] for tablet in tablets})
+        if {*found.values()} == {1, 2}:
+            return True
+        assert call(nodes, f"tables/{name}", None, "DELETE")[0] == 204
+        return False
+
+    wait_until(is_spread, "a table is made at both nodes", PATIENCE_S)
     return found
 
 

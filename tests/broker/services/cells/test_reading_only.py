@@ -355,9 +355,9 @@ async def test_nothing_periodic_writes_or_fails_meanwhile(
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-def counted(walk: Callable[[CellOwner], Awaitable[None]], name: str, walks: list[str]) -> object:
-    async def count(owner: CellOwner) -> None:
-        await walk(owner)
+def counted(walk: Callable[..., Awaitable[None]], name: str, walks: list[str]) -> object:
+    async def count(owner: CellOwner, *given: object) -> None:
+        await walk(owner, *given)
         walks.append(name)
 
     return count
