@@ -4,7 +4,7 @@ Each call holds the session's lock here: what this node had begun in the session
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from pqbroker.pq.log.staged_rows import Decision, Piece
 from pqbroker.pq.serving.session_writes import forget_session, write_session
 from pqbroker.pq.serving.store_refusals import not_leader
 from pqbroker.pq.serving.topic import Topic
+from pqbroker.pq.serving.topics import Topics
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.engine import ShardLost
 from pqbroker.storage.uninterrupted import uninterrupted
@@ -45,7 +46,7 @@ async def answer_session_call(node: TablesNode, head: Any, body: bytes) -> _Answ
     call = SessionCall.decode(head)
     try:
         if call.work is SessionWork.HOLDING:
-            return {"told": _holding(node)}, b""
+            return {"told": await node.turns.finish(_holding(node.cell.current.topics))}, b""
         told, answer = await uninterrupted(_Work(node, call, body).done())
         return {"told": told}, answer
     except SESSION_REFUSALS as refusal:
@@ -56,11 +57,15 @@ async def answer_session_call(node: TablesNode, head: Any, body: bytes) -> _Answ
         raise ValueError(f"a call about sessions was expected: {bad!r}") from bad
 
 
-def _holding(node: TablesNode) -> list[str]:
-    """Return the ids of topics of which this node holds staged rows."""
-    topics = node.cell.current.topics
-    found = [topics.get(name) for name in topics.names()]
-    return [topic.record.topic_id.hex() for topic in found if topic is not None and _holds_any(topic)]
+def _holding(topics: Topics) -> Generator[None, None, list[str]]:
+    """Find the ids of topics of which this node holds staged rows; others may have their turns between."""
+    found = []
+    for name in list(topics.names()):
+        topic = topics.get(name)
+        if topic is not None and _holds_any(topic):
+            found.append(topic.record.topic_id.hex())
+        yield
+    return found
 
 
 def _holds_any(topic: Topic) -> bool:
