@@ -150,9 +150,9 @@ class FirstPlace:
         """Move a cell of each node that is gone, or one back; return True if one came back."""
         others, now = self._node.cell.current.others, self._node.loop.time()
         for node in [node for node, since in sorted(self._gone.items()) if since <= now]:
-            await others.take_over(node)
+            await others.between.take_over(node)
         return_s = self._node.settings.node_return_ms / 1000
-        return await others.give_back({node for node, since in self._since.items() if now - since >= return_s})
+        return await others.between.give_back({node for node, since in self._since.items() if now - since >= return_s})
 
     def cell_elsewhere(self, cell: CellId) -> CellElsewhere:
         return CopyElsewhere(partial(self._ask_backup, self._home(cell)), cell)
@@ -280,7 +280,7 @@ class FirstPlace:
         self._place.present.discard(node)
         since = self._since.pop(node, None)
         try:
-            await self._node.cell.current.others.empty(node)
+            await self._node.cell.current.others.between.empty(node)
         except BaseException as error:  # it is not restarted: it has its cells again when it has served for a while
             if since is not None and (node == self._place.number or any(link.node == node for link in self._told)):
                 self._since[node] = since
@@ -296,7 +296,7 @@ class FirstPlace:
                 while node not in self._place.present:
                     self._came.clear()
                     await self._came.wait()
-            await self._node.cell.current.others.fill(node)
+            await self._node.cell.current.others.between.fill(node)
         except TimeoutError:
             raise PeerRefused("it is not linked to the first one") from None
         except (BundleRefused, CommitRefused, EngineError, ShardLost) as refused:

@@ -11,7 +11,7 @@ of several nodes each opens the cells whose home it is.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +20,7 @@ from typing import Any
 from pqbroker.broker.ground.other_nodes import OtherNodes
 from pqbroker.broker.services.cells.cell_homing import CellHoming
 from pqbroker.broker.services.cells.cell_place import CellPlace
+from pqbroker.broker.services.cells.cells_between_nodes import CellsBetweenNodes
 from pqbroker.broker.services.cells.move_history import MoveHistory
 from pqbroker.broker.services.cells.opening import level_of, open_or_read
 from pqbroker.broker.services.cells.tablet_gluing import Glue, Reshard, TabletGluing
@@ -29,7 +30,6 @@ from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.storage import parse_pools, parse_profile
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE, BundleRefused
-from pqbroker.storage.bundles.cell_homes import CellHome
 from pqbroker.storage.bundles.cell_opening import CellOpening
 from pqbroker.storage.bundles.hive import CellRecord, CellState, Hive
 from pqbroker.storage.bundles.open_cells import OpenCells
@@ -69,9 +69,6 @@ READING_ONLY = "reading only"
 """Health of a cell that has no room to be written."""
 BACK_OFF_FIRST_S = 0.05
 BACK_OFF_MOST_S = 5.0
-GIVEN_S = 10.0
-"""Seconds that a node has to open a cell that it was given, before the caller learns that it is not open."""
-_GIVEN_LOOK_S = 0.02
 
 
 @dataclass(slots=True)
@@ -126,9 +123,11 @@ class DataCells:
         self._moves = TabletMoves(parts.cells, parts.clock)
         self._gluing = gluing
         self._homing = CellHoming(parts.place, parts.hive, self._weights)
+        self._changes = asyncio.Lock()
+        self.between = CellsBetweenNodes(parts.place, self._homing, self, self._changes)
+        """Moves of cells from node to node."""
         self._failed = failed
         self._watched: dict[CellId, _Watched] = {}
-        self._changes = asyncio.Lock()
         self._is_closed = False
 
     async def start(self) -> None:
@@ -198,11 +197,11 @@ class DataCells:
 
     async def move_tablet(self, owner: TabletOwner, tablet_id: TabletId, cell: CellId) -> None:
         """Have an object's tablet live in another open cell; no backup is taken meanwhile. This node does it, so it
-        runs both cells meanwhile. Raises as `TabletMoves.move` and `here`."""
+        runs both cells meanwhile. Raises as `TabletMoves.move` and `CellsBetweenNodes.here`."""
         home = owner.home_of(tablet_id)
         if home in (None, cell):
             return
-        async with self.here([home, cell]), self._changes:
+        async with self.between.here([home, cell]), self._changes:
             await uninterrupted(self._move(owner, tablet_id, cell))
             await self.note_opening(cell)
 
@@ -227,10 +226,11 @@ class DataCells:
 
     async def remove(self, cell: CellId, *, evacuate: bool = False) -> None:
         """Delete a cell that no object has a tablet in; `evacuate`: after its tablets were moved to others of its
-        bundle. Raises BundleRefused, NoHealthyCell, EngineError, and as `here`."""
+        bundle. Raises BundleRefused, NoHealthyCell, EngineError, and as `CellsBetweenNodes.here`."""
         known = self._hive.cells
         bundle = known[cell].bundle if evacuate and cell in known else None
-        async with self.here({cell, *(one for one, record in known.items() if record.bundle == bundle)}), self._changes:
+        others = (one for one, record in known.items() if record.bundle == bundle)
+        async with self.between.here({cell, *others}), self._changes:
             self._cells.leaving.add(cell)
             try:
                 if evacuate:
@@ -242,84 +242,6 @@ class DataCells:
     def node_of(self, cell: CellId) -> int | None:
         """Return the number of the node that opens a cell; None: none does yet."""
         return self._homing.node_of(cell)
-
-    async def take_over(self, node: int) -> None:
-        """Have the other nodes run the cells of one that is gone. CommitRefused, ShardLost."""
-        if await self._homing.leave(node):
-            await self.follow_homes()
-
-    async def empty(self, node: int) -> None:
-        """Have the other nodes run the cells of one that is to stop; return when they have them open. CommitRefused,
-        ShardLost, EngineError."""
-        async with self._changes:  # no cell gets another home while it is removed
-            left = await self._homing.leave(node)
-        await self.follow_homes()
-        for cell in left:
-            await self._until_open(cell)
-
-    async def give(self, cell: CellId, node: int) -> None:
-        """Have another node run a cell from now on, while clients are served; return when it has it open.
-
-        BundleRefused, CommitRefused, ShardLost; EngineError where that takes too long: it is tried by itself then.
-        """
-        async with self._changes:  # as in `empty`
-            await self._homing.give(cell, node)
-        await self.follow_homes()
-        await self._until_open(cell)
-
-    @asynccontextmanager
-    async def here(self, cells: Iterable[CellId]) -> AsyncIterator[None]:
-        """Have this node run cells for the block, those of others too, while clients are served: these go back behind
-        it. BundleRefused where a cell does not open in time; CommitRefused, ShardLost."""
-        if self._place.count == 1 or self._place.mirrored is not None:
-            yield
-            return
-        wanted = set(cells)
-        self._homing.want(wanted)
-        try:
-            await self._borrow(wanted)
-            yield
-        finally:
-            if homes := self._homing.done_with(wanted):
-                await uninterrupted(self._return(homes))
-
-    async def _borrow(self, wanted: Collection[CellId]) -> None:
-        """Run cells here that are wanted. Raises as `here`."""
-        async with self._changes:  # no cell gets another home while it is removed
-            taken = await self._homing.borrow(wanted)
-        if not taken:
-            return
-        await self.follow_homes()
-        try:
-            for cell in taken:
-                await self._until_open(cell)
-        except EngineError as late:
-            raise BundleRefused(f"{late}; try again") from late
-
-    async def _return(self, homes: Iterable[CellHome]) -> None:
-        """Give cells back; one that cannot go now does so by itself later."""
-        for home in homes:
-            try:
-                await self.give(home.cell, home.given)
-            except (BundleRefused, CommitRefused, EngineError, ShardLost) as refusal:
-                log.warning("cell %d goes back to node %d later: %s", home.cell, home.given, refusal)
-
-    async def fill(self, node: int) -> None:
-        """Have a node that is back run all cells again that are its own; return when it has them open. Raises as
-        `give`."""
-        while await self.give_back({node}):
-            pass
-        for cell in self._homing.given_to(node):  # others may have given it some meanwhile
-            await self._until_open(cell)
-
-    async def give_back(self, nodes: set[int]) -> bool:
-        """Have one of these nodes, which was gone, run a cell again that is its own. False: there is none. Raises as
-        `give`."""
-        home = self._homing.away(nodes)
-        if home is None:
-            return False
-        await self.give(home.cell, home.given)
-        return True
 
     async def follow_homes(self) -> None:
         """Open and close cells as their homes and the filters of their bundles say now."""
@@ -346,14 +268,10 @@ class DataCells:
             return False
         return opening.node != self._settings.node_id and opening.generation > watched.fenced
 
-    async def _until_open(self, cell: CellId) -> None:
-        for _ in range(round(GIVEN_S / _GIVEN_LOOK_S)):
-            watched = self._watched.get(cell)
-            if self.health(cell) in ("good", READING_ONLY) if watched is None else watched.is_serving:
-                return
-            await asyncio.sleep(_GIVEN_LOOK_S)
-        cause = self.failure(cell) or "its node says nothing of it"
-        raise EngineError(f"cell {cell} was given away and is not open yet after {GIVEN_S:g} s: {cause}")
+    def is_serving(self, cell: CellId) -> bool:
+        """Return True if a cell's tablets run, here or at another node."""
+        watched = self._watched.get(cell)
+        return self.health(cell) in ("good", READING_ONLY) if watched is None else watched.is_serving
 
     def _weights(self) -> dict[CellId, int]:
         return {cell: len(list(self._scheme.owned_tablets(cell))) for cell in self._hive.cells}

@@ -18,7 +18,7 @@ async def with_cells_here(caller: TablesCaller, cells: Iterable[CellId]) -> Asyn
     others = caller.node.cell.current.others
     is_here = False
     try:
-        async with others.here(cells):
+        async with others.between.here(cells):
             is_here = True
             yield
     except BundleRefused as refusal:

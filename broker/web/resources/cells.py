@@ -80,7 +80,7 @@ async def remove_cell(call: Call) -> None:
 
 async def move_cell(call: Call) -> Any:
     opened, cell = call.node.cell.current, CellId(call.path["cell"])
-    await _refused(opened.others.give(cell, call.body["node"]))
+    await _refused(opened.others.between.give(cell, call.body["node"]))
     return shown_cell(opened, cell)
 
 

@@ -133,6 +133,6 @@ def _release(cells: Sequence[SharedCell]) -> None:
 
 async def give(server: object, cell: CellId, number: int) -> None:
     try:
-        await server.node.cell.current.others.give(cell, number)  # type: ignore[attr-defined]
+        await server.node.cell.current.others.between.give(cell, number)  # type: ignore[attr-defined]
     except (BundleRefused, CommitRefused, EngineError, ShardLost):
         return

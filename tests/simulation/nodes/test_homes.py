@@ -78,7 +78,7 @@ async def _live(loop: NodesLoop, life: Life, *, has_locks: bool) -> None:
 
 
 async def _borrow(first: SimulatedProcess, cell: CellId) -> None:
-    async with _cells(first).here([cell]):
+    async with _cells(first).between.here([cell]):
         pass
 
 

@@ -118,7 +118,7 @@ async def test_a_cell_that_is_given_away_comes_back_to_be_removed() -> None:
     place = CellPlace(engine, 1, 2, present={1, 2})
     opened = await open_around(CellSurroundings(engine, place, BrokerSettings(), lambda: 0))
     assert opened.others.node_of(CELLS[0]) == 1
-    giving = asyncio.ensure_future(opened.others.give(CELLS[0], 2))
+    giving = asyncio.ensure_future(opened.others.between.give(CELLS[0], 2))
     await asyncio.sleep(0)  # its commit is on its way
     assert opened.others.node_of(CELLS[0]) == 1
     await opened.others.remove(CELLS[0])
@@ -147,13 +147,13 @@ async def test_a_borrower_that_gives_up_while_it_waits_leaves_the_cell_to_anothe
     opened = await open_around(CellSurroundings(place.engine, place, BrokerSettings(), lambda: 0))
     cells = opened.others
     cell = next(each for each in CELLS[:2] if cells.node_of(each) == 2)
-    async with cells.here([cell]):
+    async with cells.between.here([cell]):
         async with cells.unchanged():
-            waiting = asyncio.ensure_future(cells.here([cell]).__aenter__())
+            waiting = asyncio.ensure_future(cells.between.here([cell]).__aenter__())
             await asyncio.sleep(0)
             waiting.cancel()
             await asyncio.wait([waiting])
-        assert not await cells.give_back({2})
+        assert not await cells.between.give_back({2})
         assert cells.node_of(cell) == 1
         place.present.discard(2)  # it is none that opens the cell
     await opened.stop()
@@ -180,7 +180,7 @@ async def test_a_cell_that_is_removed_is_not_given_away_meanwhile() -> None:
     removing = asyncio.ensure_future(opened.others.remove(CELLS[0]))
     await asyncio.sleep(0)
     with pytest.raises(BundleRefused, match="there is no cell 1"):
-        await opened.others.give(CELLS[0], 2)
+        await opened.others.between.give(CELLS[0], 2)
     await removing
     await opened.stop()
 
