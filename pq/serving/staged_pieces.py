@@ -91,8 +91,7 @@ class StagedPieces:
 
     async def retract(self, decision: Decision) -> None:
         """Delete a decision that is not carried out: what it has written stays, and its session knows nothing of it."""
-        await self._planned(lambda: plan_drop(self._partition, [decision.key], self._clock()), 0)
-        self.decision_count -= 1
+        await self._take_away(decision, lambda: plan_drop(self._partition, [decision.key], self._clock()))
 
     async def decisions(self) -> Sequence[Decision]:
         """The batches that are being written. StoredUnreadable; BlobCorrupt, BlobMissing, OSError."""
@@ -106,9 +105,21 @@ class StagedPieces:
         return found
 
     async def end(self, decision: Decision) -> None:
-        """All pieces are written: the session knows its batch, and the decision goes."""
-        await self._planned(lambda: plan_end(self._partition, decision, self._clock()), 0)
-        self.decision_count -= 1
+        """All pieces are written: the session knows its batch, and the decision goes. One that is gone was ended, and
+        its session may have a later batch by now."""
+        await self._take_away(decision, lambda: plan_end(self._partition, decision, self._clock()))
+
+    async def _take_away(self, decision: Decision, plan: Callable[[], Cycle]) -> None:
+        is_gone = False
+
+        def planned() -> Cycle:
+            nonlocal is_gone
+            is_gone = self._kv.entry(decision.key) is None
+            return self._partition.no_change(self._clock()) if is_gone else plan()
+
+        await self._planned(planned, 0)
+        if not is_gone:
+            self.decision_count -= 1
 
     def stale(self, session: str, sequence: int) -> list[bytes]:
         """Keys of the pieces of a session's batches up to `sequence`."""

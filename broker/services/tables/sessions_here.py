@@ -36,8 +36,6 @@ from pqbroker.storage.uninterrupted import uninterrupted
 
 SESSION_WAIT_S: Final = 20.0
 """Seconds that a call waits for another one about its session."""
-SESSIONS_LISTED_MAX: Final = 10_001
-"""Sessions of one answer."""
 _Answer = tuple[Any, bytes]
 
 
@@ -128,7 +126,7 @@ class _Work:
 
     async def list(self) -> _Answer:
         producer, session = self._call.more["after"]
-        count = min(int(self._call.more["count"]), SESSIONS_LISTED_MAX)
+        count = min(int(self._call.more["count"]), self._node.settings.http_items_max + 1)
         finding = page_of_sessions(self._topic, self._indexes, count, (str(producer), str(session)))
         found = await self._node.turns.finish(finding)
         return [[*place, encode_batch(batch)] for place, batch in found], b""

@@ -6,7 +6,7 @@ import pytest
 
 from pqbroker.pq.log.prepared_batches import PreparedBatches
 from pqbroker.pq.log.sessions import Fence, ProducerState, SessionBatch
-from pqbroker.pq.log.staged_rows import Piece, Total
+from pqbroker.pq.log.staged_rows import Piece, Total, decision
 from pqbroker.pq.log.transacted_cycles import plan_beside
 from pqbroker.pq.serving.joint_write import Share, write_together
 from pqbroker.pq.serving.partition_server import PartitionServer
@@ -77,3 +77,19 @@ async def test_a_piece_that_two_write_at_once_is_written_once() -> None:
     await asyncio.gather(*(partition.staged.write(key, rows, None) for _ in range(2)))
     assert await values(partition) == [b"piece"]
     assert (partition.staged.bytes, partition.staged.count) == (0, 0)
+
+
+async def test_a_decision_that_two_end_is_ended_once_and_takes_no_session_back() -> None:
+    _, partition = await one()
+    staged = partition.staged
+    decided = [decision("s", sequence, [Piece(0, Total(1, 5), "0" * 16)]) for sequence in (1, 2)]
+    await staged.decide(decided[0])
+    await asyncio.gather(*(staged.end(decided[0]) for _ in range(2)))
+    assert staged.decision_count == 0
+    await staged.decide(decided[1])
+    await staged.end(decided[1])
+    for late_end in (staged.end, staged.retract):
+        await late_end(decided[0])
+    known = partition.state.sessions.get("s")
+    assert known is not None
+    assert (known.sequence, staged.decision_count) == (2, 0)
