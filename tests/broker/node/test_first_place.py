@@ -47,7 +47,7 @@ def _linked(first: FirstPlace, node: int = 2) -> PeerLink:
 
 
 def _first(place: NodePlace) -> FirstPlace:
-    others = SimpleNamespace(node_of=lambda cell: 2 - cell % 2)
+    others = SimpleNamespace(node_of=lambda cell: 2 - cell % 2, between=SimpleNamespace())
     opened = SimpleNamespace(others=others, topics=SimpleNamespace(offsets=GroupOffsets(lambda *_: None), names=tuple))
     node = SimpleNamespace(
         settings=BrokerSettings(), cell=SimpleNamespace(current=opened), loop=asyncio.get_running_loop()
@@ -159,7 +159,7 @@ async def test_a_node_whose_cells_could_not_leave_it_counts_as_serving_again(err
         assert place.present == {1}
         raise error
 
-    cast(Any, first._node.cell.current.others).empty = empty
+    cast(Any, first._node.cell.current.others.between).empty = empty
     with pytest.raises(PeerRefused if isinstance(error, EngineError) else asyncio.CancelledError):
         await first.empty(2)
     assert (asked, place.present, first._since) == ([2], {1, 2}, {2: 1.0})
@@ -176,8 +176,8 @@ async def test_others_run_the_cells_of_a_node_at_once_when_its_link_closes(monke
     async def give_back(nodes: set[int]) -> bool:
         return False
 
-    others = cast(Any, first._node.cell.current.others)
-    others.take_over, others.give_back = take_over, give_back
+    between = cast(Any, first._node.cell.current.others.between)
+    between.take_over, between.give_back = take_over, give_back
     link = _linked(first)
     placing = asyncio.ensure_future(first.keep_placing())
     await asyncio.sleep(0)
@@ -201,7 +201,7 @@ async def test_all_cells_come_back_to_a_node_one_after_the_other(monkeypatch: py
         have_come.set()
         return False
 
-    cast(Any, first._node.cell.current.others).give_back = give_back
+    cast(Any, first._node.cell.current.others.between).give_back = give_back
     first._since[2] = -1000.0
     first._left.set()
     placing = asyncio.ensure_future(first.keep_placing())
