@@ -50,6 +50,8 @@ class ClassicGroups:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._hosted: dict[str, Hosted] = {}
+        self._deleting: dict[str, Hosted] = {}
+        """Groups whose deletion is not durable yet, and whose ids nobody has taken since."""
         self._sends: deque[Send] = deque()
         """Answers to give out."""
         self._is_sending = False
@@ -75,6 +77,7 @@ class ClassicGroups:
     def load(self, stored: Sequence[StoredGroup]) -> None:
         """Members have their whole session timeout from now."""
         self._hosted.clear()
+        self._deleting.clear()
         for image, since_ms in stored:
             group = Group.load(image, self._limits, self.now_ms())
             hosted = self._hosted[image.group_id] = Hosted(group, group.state, since_ms)
@@ -84,6 +87,7 @@ class ClassicGroups:
         """The group, made when there is none; then it counts for the address `payer`."""
         found = self._hosted.get(group_id)
         if found is None:
+            self._deleting.pop(group_id, None)
             group = Group(group_id, self._limits, payer)
             found = self._hosted[group_id] = Hosted(group, group.state, self._clock())
         return found
@@ -91,6 +95,7 @@ class ClassicGroups:
     def give_up(self, group_id: str) -> None:
         """Forget a group, if there is one; the group that takes its place deletes its row. Members that wait have to
         join that one."""
+        self._deleting.pop(group_id, None)
         hosted = self._hosted.pop(group_id, None)
         if hosted is not None:
             hosted.group.usage.release()
@@ -147,6 +152,7 @@ class ClassicGroups:
         del self._hosted[group_id]
         hosted.group.usage.release()
         self.coordinator.wake_at(self, hosted, None)
+        self._deleting[group_id] = hosted
         # Behind what was stored of the group before: stores are in the order of their calls.
         plan = partial(GROUP_ROWS.delete, resident_id=group_id)
         return self.coordinator.store(plan, partial(self._deleted, hosted))
@@ -208,8 +214,12 @@ class ClassicGroups:
         self.follow(hosted)
 
     def _deleted(self, hosted: Hosted, error: BaseException | None) -> None:
-        is_refused = isinstance(error, CommitRefused | ShardLost) and not self.coordinator.is_closed
-        if is_refused and self._hosted.setdefault(hosted.group.group_id, hosted) is hosted:
+        group_id = hosted.group.group_id
+        if self._deleting.get(group_id) is not hosted:
+            return  # another group has its id
+        del self._deleting[group_id]
+        if isinstance(error, CommitRefused | ShardLost) and not self.coordinator.is_closed:
+            self._hosted[group_id] = hosted
             hosted.group.usage.retake()
             self._arm(hosted)
 

@@ -78,6 +78,8 @@ class ModernGroups:
         self._parts = parts
         self._loop = asyncio.get_running_loop()
         self._hosted: dict[str, ModernGroup] = {}
+        self._deleting: dict[str, ModernGroup] = {}
+        """Groups whose deletion is not durable yet, and whose ids nobody has taken since."""
         self._stores = ModernStores(coordinator)
         self._joining: dict[ModernGroup, list[tuple[WaitingMember, str]]] = {}
         """Ids of members that wait for a target."""
@@ -101,6 +103,7 @@ class ModernGroups:
     def load(self, stored: Sequence[StoredPart]) -> None:
         """Members have their whole session timeout from now."""
         self._hosted.clear()
+        self._deleting.clear()
         self._stores = ModernStores(self.coordinator)
         for group in loaded_groups(stored, self._parts.limits):
             if group.group_id in self._classic.hosted:
@@ -201,6 +204,7 @@ class ModernGroups:
         group = self._hosted.get(group_id)
         if group is not None and not group.members:
             self._forget(group)
+        self._deleting.pop(group_id, None)
 
     async def expire(self, empty_before_ms: int, has_offsets: Callable[[str], bool]) -> None:
         """Forget groups that had their last member before a time, and have no offsets. CommitRefused, ShardLost."""
@@ -260,6 +264,7 @@ class ModernGroups:
             if member.subscription.classic is not None:
                 membership.renew(group, member, around)
         self._classic.give_up(group_id)
+        self._deleting.pop(group_id, None)
         self._hosted[group_id] = group
         self._follow_heartbeat(group, request, answered, answer)
 
@@ -299,6 +304,7 @@ class ModernGroups:
 
     def _forget(self, group: ModernGroup) -> Awaitable[None]:
         self._end(group)
+        self._deleting[group.group_id] = group
         return self._stores.forget(group, partial(self._forgotten, group))
 
     def _end(self, group: ModernGroup) -> None:
@@ -308,8 +314,11 @@ class ModernGroups:
         self.coordinator.wake_at(self, group, None)
 
     def _forgotten(self, group: ModernGroup, refusal: KafkaError | None) -> None:
-        is_refused = refusal is not None and not self.coordinator.is_closed
-        if is_refused and self._hosted.setdefault(group.group_id, group) is group:
+        if self._deleting.get(group.group_id) is not group:
+            return  # another group has its id
+        del self._deleting[group.group_id]
+        if refusal is not None and not self.coordinator.is_closed:
+            self._hosted[group.group_id] = group
             group.usage.retake()
 
     def _around(self, group_id: str) -> Around:

@@ -24,6 +24,7 @@ from pqbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupReq
 from pqbroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from pqbroker.protocol.messages.list_groups import ListGroupsRequest
 from pqbroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from pqbroker.storage.engine import CommitRefused
 from pqbroker.storage.tablets.coordinator_rows import GroupImage, MemberImage, MemberProtocol
 from tests.broker.conftest import Node, until
 from tests.broker.services.coordination.modern.rig import LIMITS, Topics, partitions, topic_id
@@ -239,6 +240,36 @@ async def test_a_group_that_moves_while_its_assignment_is_stored_is_nothing_but_
     for tablet in COORDINATOR_IDS:
         await node.server.node.cell.current.host.restart(tablet)
     assert await types(other) == ["consumer"]
+
+
+@pytest.mark.parametrize("becomes", ["consumer", "classic"])
+async def test_a_group_whose_deletion_is_refused_stays_away_where_another_has_its_id(
+    client: Client, topic: bytes, node: Node, monkeypatch: pytest.MonkeyPatch, becomes: str
+) -> None:
+    coordinators = node.server.node.cell.current.coordinators
+    if becomes == "consumer":
+        first = await form_classic(client)
+        await client.ask(LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=first.member_id)]))
+    else:
+        await join(client, "m")
+        await beat(client, "m", -1)
+    store, told = Coordinator.store, list[Callable[[BaseException | None], None]]()
+
+    def refuse_later(held: Coordinator, plan: Any, done: Callable[[BaseException | None], None]) -> Any:
+        told.append(done)
+        return asyncio.sleep(0)
+
+    monkeypatch.setattr(Coordinator, "store", refuse_later)
+    await coordinators.delete("g")
+    monkeypatch.setattr(Coordinator, "store", store)
+    if becomes == "consumer":
+        await join(client, "m")
+    else:
+        await form_classic(client)
+    taken = coordinators.taken_bytes
+    told.pop()(CommitRefused("no room"))
+    assert coordinators.taken_bytes == taken
+    assert await types(client) == [becomes]
 
 
 async def test_a_static_member_takes_its_place_over_in_either_protocol(client: Client, topic: bytes) -> None:
