@@ -134,13 +134,20 @@ class StagedPieces:
     async def drop(self, keys: Sequence[bytes]) -> None:
         """Delete pieces that no decision will name."""
         for begin in range(0, len(keys), _DROPPED_AT_ONCE):
-            present = [key for key in keys[begin : begin + _DROPPED_AT_ONCE] if self._kv.entry(key) is not None]
-            size = sum(self.size_of(key) or 0 for key in present)
-            if present:
-                await self._planned(partial(plan_drop, self._partition, present, self._clock()), 0)
-                self._unread.difference_update(present)
-                self.bytes -= size
-                self.count -= len(present)
+            present: dict[bytes, int] = {}
+            await self._planned(partial(self._plan_drop, keys[begin : begin + _DROPPED_AT_ONCE], present), 0)
+            self._unread.difference_update(present)
+            self.bytes -= sum(present.values())
+            self.count -= len(present)
+
+    def _plan_drop(self, keys: Sequence[bytes], present: dict[bytes, int]) -> Cycle:
+        """Plan to delete pieces; those that are still there are added to `present`, with their bytes."""
+        for key in keys:
+            entry = self._kv.entry(key)
+            if entry is not None:
+                present[key] = entry.size
+        now_ms = self._clock()
+        return plan_drop(self._partition, [*present], now_ms) if present else self._partition.no_change(now_ms)
 
     async def _planned(self, plan: Callable[[], Cycle | KafkaError], size: int) -> None:
         refusals: list[KafkaError] = []

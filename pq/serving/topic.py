@@ -38,8 +38,8 @@ class Topic:
     """One topic in service; `partitions` by index."""
 
     __slots__ = (
-        "_derived", "_node", "_settings", "config", "feeder", "moving", "partitions", "record", "session_locks",
-        "tablets",
+        "_derived", "_node", "_settings", "config", "deciding", "feeder", "moving", "partitions", "record",
+        "session_locks", "tablets",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +57,8 @@ class Topic:
         self.session_locks = WeakValueDictionary[str, asyncio.Lock]()
         """Locks of the sessions that insert rows now, by name: a session's batches are looked up and written one at a
         time."""
+        self.deciding = asyncio.Lock()
+        """Held while a batch of staged rows is decided, and while rows that nobody has decided for go."""
         self._settings = self._settings_by_set()
         self._derived: tuple[TopicRecord, TopicConfig, dict[Callable[[Topic], Any], Any]] = (record, config, {})
         """Things that upper floors made of the record and the config, by the function that made them."""

@@ -29,6 +29,7 @@ from pqbroker.broker.services.configs.group_times import TimesInForce
 from pqbroker.broker.services.configs.node_settings import NodeSettings, layers_of
 from pqbroker.broker.services.coordination.coordinators import Coordinators
 from pqbroker.broker.services.coordination.known_topics import ServedTopics
+from pqbroker.broker.services.leaders import cells_of
 from pqbroker.broker.services.transactional_producers.admission import BatchAdmission
 from pqbroker.broker.services.transactional_producers.producers import EndCounters, TransactionalProducers
 from pqbroker.conf.broker import BrokerSettings
@@ -315,13 +316,16 @@ class CellOwner:
 
     async def _look_after(self, topics: Sequence[Topic], before_ms: int) -> None:
         """End batches of staged rows that were decided, and delete rows that nobody has committed for too long: of
-        topics that this node runs alone."""
+        topics whose batches this node commits."""
         if not topics:
             return
         from pqbroker.broker.services.topics.staged_places import BatchRefused
         from pqbroker.broker.services.topics.staged_rows import look_after
 
+        is_copy = self._around.place.mirrored is not None
         for topic in topics:
+            if is_copy and len(cells_of(topic)) > 1:
+                continue  # the first node commits its batches
             if not all(partition.is_loaded for partition in topic.partitions):
                 continue  # what cannot be seen may be decided
             try:

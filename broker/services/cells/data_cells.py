@@ -354,7 +354,8 @@ class DataCells:
         async with self._objects_held():  # not while the cell is left: it may be about to be served
             held = len(list(self._scheme.owned_tablets(cell)))
             if held:
-                raise BundleRefused(f"cell {cell} has {held} tablets: delete their topics first, or evacuate it")
+                text = f"cell {cell} still has tablets ({held}): delete their topics first, or evacuate it"
+                raise BundleRefused(text)
             host = self._cells.host(cell)
             if host is not None and host.cell.quarantine.is_held:
                 raise BundleRefused(f"cell {cell} was salvaged, so it is not removed: {HELD_CURE}")
@@ -362,7 +363,7 @@ class DataCells:
             own = [kind.name for kind in kinds if not kind.belongs_to_object]
             if own:  # no object names them, and they would be gone with the cell
                 named = ", ".join(sorted(set(own)))
-                text = f"cell {cell} has {len(own)} tablets of the broker itself ({named}): it has to stay"
+                text = f"cell {cell} has tablets of the broker itself ({named}): it has to stay"
                 raise BundleRefused(text)
             await self._hive.set_state(cell, CellState.REMOVING)
         await self._leave(cell)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.services.leaders import cells_of
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.finding import find_typed
 from pqbroker.broker.services.tables.inserting import GivenRows, encode_rows, places
@@ -55,11 +56,12 @@ async def commit(
 
 async def look_after_staged(caller: TablesCaller, topics: Iterable[Topic], before_ms: int) -> None:
     """End batches of staged rows that were decided, and delete rows that were staged before a time and never committed,
-    of these topics and of those that other nodes have such rows of."""
+    of these topics and of those in several cells that other nodes have such rows of: one in one cell is looked after
+    by the node that commits its batches."""
     known = caller.node.cell.current.topics
     held = {topic.record.topic_id: topic for topic in topics}
     elsewhere = ((one, known.by_id(one)) for one in await holding_elsewhere(caller))
-    held.update({one: topic for one, topic in elsewhere if topic is not None})
+    held.update({one: topic for one, topic in elsewhere if topic is not None and len(cells_of(topic)) > 1})
     for topic in held.values():
         try:
             await staged_rows.look_after(topic, before_ms, partial(staged_places, caller))

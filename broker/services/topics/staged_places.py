@@ -158,7 +158,10 @@ class StagedHere:
         for number, piece in enumerate(pieces):
             if not number % _AT_ONCE:
                 await asyncio.sleep(0)
-            key, staged = piece.key(*fence[:2]), self._server(piece).staged
+            server = self._server(piece)
+            if not server.is_loaded:
+                raise not_leader()
+            key, staged = piece.key(*fence[:2]), server.staged
             if not staged.is_unread(key):
                 continue
             if asyncio.get_running_loop().time() > until:

@@ -70,10 +70,12 @@ async def commit(
             return Committed(given, is_duplicate=True)
         if not pieces:
             return Committed(NO_ROWS)
-        if not await batches.check_staged(fence, pieces):
+        if not await batches.verify_staged(fence, pieces):
             return Committed(given, is_done=False)
         decided = decision(*fence[:2], pieces)
-        await batches.places.of(decided.home).decide(decided)
+        async with topic.deciding:  # what nobody has decided for may be going after its day
+            await batches.check_staged(fence, pieces)
+            await batches.places.of(decided.home).decide(decided)
         return Committed(given, is_done=await batches.finish([decided]))
 
 
@@ -84,14 +86,15 @@ async def look_after(
     KafkaError NOT_LEADER_OR_FOLLOWER while a partition is not open: what cannot be seen may be decided; others, and
     BatchRefused. `find` as that of `commit`."""
     places = find(topic)
-    decided = await places.decisions(None)
-    for one in decided:
+    for one in await places.decisions(None):
         lock = topic.session_locks.setdefault(one.session, asyncio.Lock())
         if not lock.locked():
             async with lock:
                 await _Batches(places, asyncio.get_running_loop().time() + STEP_S).finish([one])
-    for place in places.all:
-        await place.forget(before_ms, decided)
+    async with topic.deciding:
+        decided = await places.decisions(None)
+        for place in places.all:
+            await place.forget(before_ms, decided)
 
 
 def is_being_written(topic: Topic) -> bool:
@@ -141,24 +144,27 @@ class _Batches:
                 raise
             if on_changed is OnChanged.KEEP:
                 return await self.finish([damage.batch], leaves_out=True)
-            if not await self.check_staged(fence, pieces):
+            if not await self.verify_staged(fence, pieces):
                 return False
+            await self.check_staged(fence, pieces)
             await self.places.of(damage.batch.home).retract(damage.batch)
             return True
 
-    async def check_staged(self, fence: Fence, pieces: Sequence[Piece]) -> bool:
-        """Check that every piece exists, once, and can be read; False when the time came before that. BatchRefused
+    async def verify_staged(self, fence: Fence, pieces: Sequence[Piece]) -> bool:
+        """Check that every piece that exists can be read; False when the time came before that. BatchRefused
         STAGE_LOST."""
-        missing = await self.places.missing(fence, pieces)
-        why = "a piece of the batch is named twice" if len(set(pieces)) < len(pieces) else ""
-        if missing:
-            why = f"the piece {missing[-1].name!r} of the batch is not there"
         try:
-            if not why:
-                return await self.places.verify(fence, pieces, self._until)
+            return await self.places.verify(fence, pieces, self._until)
         except PieceUnreadable as damage:
-            why = f"the piece {damage.piece.name!r} of the batch is unreadable: {damage.cause}"
-        raise BatchRefused("STAGE_LOST", why, "Stage the rows of the batch again, and commit the pieces of that.")
+            raise _lost(f"the piece {damage.piece.name!r} of the batch is unreadable: {damage.cause}") from damage
+
+    async def check_staged(self, fence: Fence, pieces: Sequence[Piece]) -> None:
+        """Check that every piece exists, once. BatchRefused STAGE_LOST."""
+        if len(set(pieces)) < len(pieces):
+            raise _lost("a piece of the batch is named twice")
+        missing = await self.places.missing(fence, pieces)
+        if missing:
+            raise _lost(f"the piece {missing[-1].name!r} of the batch is not there")
 
     async def finish(self, decided: Iterable[Decision], *, leaves_out: bool = False) -> bool:
         """Write what is left of the decided batches; False when the time came before that. StagedBatchDamaged, before
@@ -177,6 +183,10 @@ class _Batches:
             await places.of(one.home).end(one)
             await places.clear(fence)
         return True
+
+
+def _lost(why: str) -> BatchRefused:
+    return BatchRefused("STAGE_LOST", why, "Stage the rows of the batch again, and commit the pieces of that.")
 
 
 def _damaged(batch: Decision, damage: PieceUnreadable, left: int) -> StagedBatchDamaged:

@@ -115,7 +115,7 @@ async def test_a_cell_with_tablets_of_the_broker_itself_is_not_removed(cells: Me
     """No topic names a coordinator: it was deleted with the cell."""
     await cells.opened.topics.delete("t")
     await cells.host(TWO).cell.create_tablets([(TabletId(16), TabletType.COORDINATOR, "coordinator")])
-    with pytest.raises(BundleRefused, match=r"cell 2 has 1 tablets of the broker itself \(coordinator\)"):
+    with pytest.raises(BundleRefused, match=r"cell 2 has tablets of the broker itself \(coordinator\)"):
         await cells.opened.others.remove(TWO, evacuate=evacuate)
     assert await cells.holds(TWO, TabletId(16))
     await cells.opened.others.remove(ONE, evacuate=evacuate)

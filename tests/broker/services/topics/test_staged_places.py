@@ -1,7 +1,8 @@
 """Staged rows of a topic whose partitions are at two places: batches are committed over both."""
 
+import asyncio
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from pqbroker.broker.services.topics.staged_places import BatchRefused, RowsToStage, StagedHere, StagedPlaces
 from pqbroker.broker.services.topics.staged_rows import Committed, OnChanged, commit, look_after
 from pqbroker.pq.log.sessions import Fence
-from pqbroker.pq.log.staged_rows import Piece, decision, total_of_pieces
+from pqbroker.pq.log.staged_rows import Decision, Piece, decision, total_of_pieces
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -17,6 +18,8 @@ from tests.broker.services.cells.test_data_cells import started
 from tests.pq.rig import START_MS, batch, read_all
 
 FENCE, LATER = Fence("q", 3), Fence("q", 4)
+TURNS = 50
+"""Turns of the loop after which everything waits that has nothing to do, or waits for the disk."""
 
 
 @pytest.fixture
@@ -83,6 +86,47 @@ async def test_pieces_of_no_batch_go_at_both_places(topic: Topic) -> None:
     assert [server.staged.count for server in topic.partitions] == [1, 1, 1]
     await look_after(topic, START_MS + 1, places)
     assert [server.staged.count for server in topic.partitions] == [0, 0, 0]
+
+
+async def test_pieces_do_not_go_while_they_are_decided_for(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    decide, looks = StagedHere.decide, list[asyncio.Future[None]]()
+
+    async def slowly(self: StagedHere, decided: Decision) -> None:
+        looks.append(asyncio.ensure_future(look_after(topic, START_MS + 1, places)))
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        await decide(self, decided)
+
+    monkeypatch.setattr(StagedHere, "decide", slowly)
+    pieces = await stage(topic, FENCE, b"a", b"b", b"c")
+    assert not (await commit(topic, FENCE, pieces, OnChanged.FAIL, places)).is_duplicate
+    await looks[0]
+    assert await values(topic) == [b"a", b"b", b"c"]
+
+
+async def test_pieces_that_go_are_not_decided_for(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    forget, commits = StagedHere.forget, list[asyncio.Future[Committed]]()
+    pieces = await stage(topic, FENCE, b"a")
+
+    async def slowly(self: StagedHere, before_ms: int, decided: Sequence[Decision]) -> None:
+        commits.append(asyncio.ensure_future(commit(topic, FENCE, pieces, OnChanged.FAIL, places)))
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        await forget(self, before_ms, decided)
+
+    monkeypatch.setattr(StagedHere, "forget", slowly)
+    await look_after(topic, START_MS + 1, places)
+    for told in await asyncio.gather(*commits, return_exceptions=True):
+        assert isinstance(told, BatchRefused)
+        assert told.code == "STAGE_LOST"
+    assert [server.staged.decision_count for server in topic.partitions] == [0, 0, 0]
+
+
+async def test_pieces_that_two_delete_are_counted_once(topic: Topic) -> None:
+    (piece,) = await stage(topic, FENCE, b"a")
+    staged = topic.partitions[2].staged
+    await asyncio.gather(*(staged.drop([piece.key(*FENCE[:2])]) for _ in range(2)))
+    assert (staged.count, staged.bytes) == (0, 0)
 
 
 async def test_a_cell_that_closed_does_not_say_what_is_written(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
