@@ -22,7 +22,7 @@ from pqbroker.broker.web.hosts import Hosts
 from pqbroker.broker.web.http_logins import HttpLogins, challenge_of
 from pqbroker.broker.web.login_routes import add_console_logins
 from pqbroker.broker.web.pages import add_console
-from pqbroker.broker.web.replies import as_line, pack, reply
+from pqbroker.broker.web.replies import as_line, pack, reply, reply_written
 from pqbroker.broker.web.routing.forwarded_calls import serve
 from pqbroker.broker.web.routing.health import health_answers
 from pqbroker.broker.web.routing.node import WebNode
@@ -36,7 +36,7 @@ from pqbroker.broker.web.routing.problems import (
     too_many_objects,
     too_much_at_once,
 )
-from pqbroker.broker.web.routing.routes import NUMBERS_IN_PATHS, Accepted, Call, Route, Stream
+from pqbroker.broker.web.routing.routes import NUMBERS_IN_PATHS, Accepted, Call, Route, Stream, Written
 from pqbroker.broker.web.routing.schemas import (
     COUNT,
     SchemaError,
@@ -229,7 +229,10 @@ async def _served(
         return web.Response(status=route.status)
     if isinstance(served, Accepted):
         return reply(served.document, HTTP_ACCEPTED)
-    answer = await asyncio.to_thread(reply, served, route.status) if is_long else reply(served, route.status)
+    if isinstance(served, Written):
+        answer = reply_written(served.body, route.status)
+    else:
+        answer = await asyncio.to_thread(reply, served, route.status) if is_long else reply(served, route.status)
     assert isinstance(answer.body, bytes)
     if not slot_of(request).hold(len(answer.body)):
         raise too_much_at_once("answer")

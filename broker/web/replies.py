@@ -19,10 +19,20 @@ _PACK = partial(gzip.compress, compresslevel=1, mtime=0)
 
 
 def reply(document: Any, status: int, headers: dict[str, str] | None = None) -> web.Response:
-    """Half of a surrogate pair, which a request can name and UTF-8 cannot, goes back as JSON's escape for it."""
-    text = "".join(_in_slices(document)) if _is_long(document) else _encode(document)
-    body = (text + "\n").encode(errors="backslashreplace")
+    """Return an answer with a document, as `write_json` writes it."""
+    return reply_written(write_json(document), status, headers)
+
+
+def reply_written(body: bytes, status: int, headers: dict[str, str] | None = None) -> web.Response:
+    """Return an answer whose JSON is written already."""
     return web.Response(body=body, status=status, headers=headers, content_type="application/json", charset="utf-8")
+
+
+def write_json(document: Any) -> bytes:
+    """Return a document as JSON with a newline behind it. Half of a surrogate pair, which a request can name and UTF-8
+    cannot, goes back as JSON's escape for it."""
+    text = "".join(_in_slices(document)) if _is_long(document) else _encode(document)
+    return (text + "\n").encode(errors="backslashreplace")
 
 
 def as_line(document: Any) -> str:

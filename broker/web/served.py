@@ -1,12 +1,12 @@
 """Every route under /v1. The HTTP server and the OpenAPI document read this one table."""
 
-from functools import cache
 from typing import Any, Final
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.ground.needs import written
 from pqbroker.broker.web.openapi import openapi
 from pqbroker.broker.web.queues import queue_routes as queues
+from pqbroker.broker.web.replies import write_json
 from pqbroker.broker.web.resources import (
     acls,
     backups,
@@ -43,7 +43,8 @@ from pqbroker.broker.web.resources import (
     users,
 )
 from pqbroker.broker.web.route_needs import needs_of
-from pqbroker.broker.web.routing.routes import Call, Route
+from pqbroker.broker.web.routing.loading import LoadedLater
+from pqbroker.broker.web.routing.routes import Call, Route, Written
 from pqbroker.broker.web.routing.schemas import TEXT, array_of, object_of
 from pqbroker.broker.web.tables import materialization_routes as materializations
 from pqbroker.broker.web.tables import routes as tables
@@ -52,7 +53,7 @@ from pqbroker.broker.web.tree import routes as tree
 
 
 async def describe_routes(_: Call) -> Any:
-    return _document()
+    return await _document.get()
 
 
 async def describe_needs(call: Call) -> Any:
@@ -64,9 +65,7 @@ async def describe_needs(call: Call) -> Any:
 _NEEDS = array_of(object_of({"request": TEXT, "needs": TEXT}))
 
 
-@cache
-def _document() -> Any:
-    return openapi(ROUTES)
+_document: LoadedLater[Written] = LoadedLater(lambda: Written(write_json(openapi(ROUTES))))
 
 
 ROUTES: Final[tuple[Route, ...]] = (

@@ -8,7 +8,8 @@ M = TypeVar("M")
 
 
 class LoadedLater(Generic[M]):
-    """A module, or several. `load` imports them: in a thread, since that takes longer than others should wait."""
+    """A module, several, or what else takes longer to make than others should wait: `load` makes it in a thread, once
+    it is needed."""
 
     __slots__ = ("_load", "_loaded")
 

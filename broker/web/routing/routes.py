@@ -139,6 +139,13 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """An answer whose JSON is written already."""
+
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
     """One method on one path. `answer` None: the status says all."""
 

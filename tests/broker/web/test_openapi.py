@@ -5,9 +5,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import urlencode
 
+import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
+from pqbroker.broker.web import replies
 from pqbroker.broker.web.openapi import openapi
 from pqbroker.broker.web.routing.routes import Route
 from pqbroker.broker.web.served import ROUTES
@@ -24,6 +26,13 @@ async def test_the_document_is_served_and_valid(web: Web) -> None:
     assert document == openapi(ROUTES)
     served = {(route.method.lower(), route.path) for route in ROUTES}
     assert {(method, path) for path, methods in document["paths"].items() for method in methods} == served
+
+
+async def test_the_document_is_written_once(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes milliseconds, which an unknown client could have of every core again and again."""
+    asked = await web.ask("GET", "/v1/openapi.json")
+    monkeypatch.setattr(replies, "_encode", None)
+    assert await web.ask("GET", "/v1/openapi.json") == asked
 
 
 async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -> None:
