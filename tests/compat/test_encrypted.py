@@ -11,7 +11,7 @@ from pqbroker.testing import Broker, broker
 from tests.compat.clients import CLIENTS, KCAT, Clients
 from tests.support.authority import PASSWORD
 from tests.support.drivers.driver import Message
-from tests.support.drivers.franz_go_driver import FranzGoDriver
+from tests.support.drivers.franz_go_driver import BUILD_TIMEOUT_S, FranzGoDriver
 from tests.support.drivers.security import Security
 from tests.support.java.tools import Tools
 from tests.support.waiting import wait_until
@@ -79,6 +79,7 @@ def test_a_client_returns_after_a_kill(name: str, clients: Clients, encrypted: B
         assert [message.value for _, message in read] == [b"before", b"behind"]
 
 
+@pytest.mark.timeout(BUILD_TIMEOUT_S + 120)
 def test_franz_go_reads(encrypted: Broker, way: str) -> None:
     topic = encrypted.create_topic("encrypted-franz-go")
     encrypted.produce(topic, b"one")

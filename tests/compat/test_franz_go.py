@@ -6,11 +6,14 @@ from pqbroker.fixture.http_calls import HttpCalls
 from tests.compat.churn import END, Churn, Log, last_of_each_key, write_all_codecs
 from tests.support.cleaning import clean_topic
 from tests.support.drivers.driver import Message
-from tests.support.drivers.franz_go_driver import FranzGoDriver
+from tests.support.drivers.franz_go_driver import BUILD_TIMEOUT_S, FranzGoDriver
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.serving import is_ours
 
-pytestmark = pytest.mark.skipif(not is_ours(), reason="only our broker cleans on command")
+pytestmark = [
+    pytest.mark.skipif(not is_ours(), reason="only our broker cleans on command"),
+    pytest.mark.timeout(BUILD_TIMEOUT_S + 120),
+]
 
 
 @pytest.fixture

@@ -37,4 +37,4 @@ def test_a_killed_broker_starts_within_its_time_beside_a_gigabyte() -> None:
         restarts = killed(TIMED, GIGABYTE).restarts
     slowness = max(restart.slowness for restart in restarts)  # the host changes pace within a start
     slowest_s = max(restart.wall_s - restart.waited_s for restart in restarts)
-    assert slowest_s / slowness <= RESTART_MAX_S * crowding.times, restarts
+    assert slowest_s / slowness <= RESTART_MAX_S * crowding.crowd, restarts

@@ -65,7 +65,7 @@ def best_of(node: BrokerProcess, is_good: Callable[[Best], bool], tries: int = T
     while not own_s or (len(own_s) < tries and not is_good(Best(min(own_s), min(cpu_s), min(resident)))):
         with Crowding() as crowding:
             begun = start(node, TOPIC)
-        own_s.append(begun.own_s / crowding.times)
+        own_s.append(begun.own_s / crowding.crowd)
         process = psutil.Process(node.pid)
         cpu_s.append((process.cpu_times().user + process.cpu_times().system) / begun.slowness)
         resident.append(process.memory_info().rss)

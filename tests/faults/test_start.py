@@ -36,7 +36,7 @@ def start_on_empty(directory: Path) -> tuple[Start, int]:
     try:
         with Crowding() as crowding:
             started = start(node, "none")
-        started = replace(started, slowness=started.slowness * crowding.times)
+        started = replace(started, slowness=started.slowness * crowding.crowd)
         return started, psutil.Process(node.pid).memory_info().rss
     finally:
         node.kill()

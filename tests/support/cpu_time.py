@@ -15,13 +15,13 @@ _ORDINARY_S: Final = 0.05
 TRIES: Final = 10
 
 
-def slowness() -> float:
-    """CPU time of a loop by what it takes on an ordinary core (2.5 GHz, nothing beside it); at least 1."""
+def slowness(loops: int = _LOOPS) -> float:
+    """CPU time of so many loops by what they take on an ordinary core (2.5 GHz, nothing beside it); at least 1."""
     begin = thread_time()
     total = 0
-    for number in range(_LOOPS):
+    for number in range(loops):
         total += number
-    return max(1.0, (thread_time() - begin) / _ORDINARY_S)
+    return max(1.0, (thread_time() - begin) * _LOOPS / loops / _ORDINARY_S)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -18,7 +18,8 @@ from tests.support.drivers.security import OPEN, Security
 
 _SOURCES = Path(__file__).resolve().parents[1] / "go"
 _PROGRAMS = Path(__file__).resolve().parents[3] / ".cache" / "go"
-_BUILD_TIMEOUT_S = 300
+BUILD_TIMEOUT_S: Final = 300
+"""Seconds that a build may take where nothing is cached yet."""
 _OFFLINE = re.compile(r"dial tcp|no such host|connection refused|proxyconnect|i/o timeout|GOPROXY|forbidden")
 
 
@@ -62,7 +63,7 @@ def _built(name: str, command: tuple[str, ...]) -> Path:
         return program
     done = subprocess.run(
         [go, command[0], "-o", str(program), *command[1:]],
-        cwd=_SOURCES, capture_output=True, text=True, timeout=_BUILD_TIMEOUT_S, check=False,
+        cwd=_SOURCES, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False,
     )  # fmt: skip
     if done.returncode and _OFFLINE.search(done.stderr):
         pytest.skip(f"Go's modules are out of reach: {done.stderr.splitlines()[-1]}")
