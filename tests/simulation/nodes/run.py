@@ -9,6 +9,7 @@ from tests.simulation.inline_workers import inline_workers
 from tests.simulation.ledger import Violation, expect
 from tests.simulation.loop import Stuck
 from tests.simulation.nodes.cluster import Cluster, replaced
+from tests.simulation.nodes.members import SETTINGS
 from tests.simulation.nodes.mishaps import NodeMishaps
 from tests.simulation.nodes.network import NodesLoop
 from tests.simulation.nodes.story import NodesStory
@@ -19,6 +20,7 @@ DRAIN_S = 240.0
 THREAD_S = 0.002
 TEXTS = {
     "auto.create.topics.enable": "false", "log.cleaner.backoff.ms": "1000", "pqbroker.loop.lag.sample.ms": "1000",
+    **SETTINGS,
 }  # fmt: skip
 """Settings of the broker. Its loop is never late, so that is seldom looked at."""
 ENDS_MAX = 20

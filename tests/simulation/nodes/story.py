@@ -34,6 +34,7 @@ from pqbroker.protocol.messages.txn_offset_commit import (
 from tests.simulation.ledger import GroupBook, PartitionBook, Value, expect
 from tests.simulation.nodes.client import BACK_OFF_S, GROUP, TRANSACTION, NodesClient, Owners, ReadBatches
 from tests.simulation.nodes.cluster import Cluster
+from tests.simulation.nodes.members import MembersStory
 from tests.simulation.nodes.table_story import TableStory
 
 TOPIC, TRANSACTED, CLEANED = "t", "x", "c"
@@ -47,6 +48,8 @@ TRIES = 6
 SIZES = (0, 30, 900, 6000)
 TABLES_SHARE = 0.4
 """Share of the runs with tables."""
+MEMBERS_SHARE = 0.4
+"""Share of the runs with members of a group."""
 Place = tuple[str, int]
 
 
@@ -65,6 +68,9 @@ class NodesStory:
         has_tables = self.chance("has tables").random() < TABLES_SHARE
         own = self.client("tables"), self.chance("tables"), self.counts
         self.tables = TableStory(cluster, *own) if has_tables else None
+        has_members = self.chance("has members").random() < MEMBERS_SHARE
+        named = self.client, self.chance, self.counts
+        self.members = MembersStory(TOPIC, PARTITIONS, *named) if has_members else None
         self.has_cleaned = self.chance("has cleaned").random() < CLEANED_SHARE
         self.is_ending = False
 
@@ -109,6 +115,8 @@ class NodesStory:
                 tasks.create_task(transactor.run())
             if self.tables is not None:
                 tasks.create_task(self.tables.run(self))
+            if self.members is not None:
+                tasks.create_task(self.members.run(self))
             tasks.create_task(self._make_topics(tasks))
 
     async def _make_topics(self, tasks: asyncio.TaskGroup) -> None:
@@ -215,6 +223,8 @@ class NodesStory:
             await transactor.verify(seen, client)
         if self.tables is not None:
             await self.tables.verify()
+        if self.members is not None:
+            await self.members.verify()
 
     async def _committed(self, client: NodesClient, place: Place) -> list[bytes]:
         records, _ = await self._all(client, place, is_committed=True)

@@ -8,6 +8,8 @@ held         a commit of offsets that was held is made though a later one has it
 decision     a node drops prepared rows of a commit of tables whose home it does not know
 aborted      the cleaner takes records of aborted transactions for the last ones of their keys
 session      nobody asks other nodes what they know of a session, and a tablet takes what it has
+member       members of a group are answered before what they learn is durable
+late         an earlier owner of a partition commits for its group
 """
 
 import asyncio
@@ -16,9 +18,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
 
+from pqbroker.broker.kafka.handlers import offset_commit
 from pqbroker.broker.node.served_partitions import ServedPartitions
 from pqbroker.broker.services.cells.data_cells import DataCells
 from pqbroker.broker.services.commits import finishing
+from pqbroker.broker.services.coordination.modern.group import ModernGroup
+from pqbroker.broker.services.coordination.modern_stores import ModernStores, Settle
 from pqbroker.broker.services.tables.sessions_away import _Away
 from pqbroker.pq.log import session_cycles
 from pqbroker.pq.log.producer_transactions import AbortedBatches
@@ -118,6 +123,25 @@ def _without_session() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _with_hasty_answers() -> Iterator[None]:
+    follow = ModernStores.follow
+
+    def follow_and_answer(stores: ModernStores, group: ModernGroup, settle: Settle | None = None) -> None:
+        follow(stores, group)
+        if settle is not None:
+            settle(None)
+
+    with patch.object(ModernStores, "follow", follow_and_answer):
+        yield
+
+
+@contextmanager
+def _with_late_members() -> Iterator[None]:
+    with patch.object(offset_commit, "check_commit", lambda *_: None):
+        yield
+
+
 WHOLE: Variant = nullcontext
 VARIANTS: Mapping[str, Variant] = {
     "epoch": _without_epoch,
@@ -128,4 +152,6 @@ VARIANTS: Mapping[str, Variant] = {
     "decision": _without_decision,
     "aborted": _with_aborted,
     "session": _without_session,
+    "member": _with_hasty_answers,
+    "late": _with_late_members,
 }
