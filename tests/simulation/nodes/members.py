@@ -1,11 +1,12 @@
-"""Members of a consumer group of KIP-848 over several nodes, and what they were promised.
+"""Members of a consumer group over several nodes, and what they were promised.
 
 owner    in each epoch a partition is at most one member's
 offsets  what a member committed stays the group's offset until a later commit; what comes late from an earlier owner
          is refused
 end      once all is well, every partition is somebody's
 
-Members die, sleep for longer than their session, and leave; then they join again as others.
+Members die, sleep for longer than their session, and leave; then they join again as others. In half of the runs some of
+them speak the classic protocol, so that the group moves from protocol to protocol.
 """
 
 import asyncio
@@ -13,11 +14,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.protocol.errors import ErrorCode
-from pqbroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pqbroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -31,24 +31,29 @@ from pqbroker.protocol.messages.offset_fetch import (
 )
 from tests.simulation.ledger import CommitBook, expect
 from tests.simulation.nodes.client import BACK_OFF_S, GROUP, METADATA, NodesClient
+from tests.simulation.nodes.memberships import SESSION_S, ClassicMembership, Membership, ModernMembership, Topic
 from tests.simulation.nodes.table_story import Run
 
 GROUP_ID: Final = "members"
 MEMBERS: Final = 3
-HEARTBEAT, OFFSET_COMMIT, OFFSET_FETCH = 1, 9, 8
+OFFSET_COMMIT, OFFSET_FETCH = 9, 8
 """Versions that are used."""
 SETTINGS: Final = {
     "group.consumer.min.heartbeat.interval.ms": "200", "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.session.timeout.ms": "1000", "group.consumer.session.timeout.ms": "4000",
+    "group.min.session.timeout.ms": "1000",
 }  # fmt: skip
-SESSION_S: Final = 4.0
 BEAT_S: Final = 0.4
 DIES, SLEEPS, LEAVES = 0.02, 0.02, 0.02
 COMMITS: Final = 0.5
-LEAVING: Final = -1
 TRIES: Final = 400
-_ENDED: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
-"""Codes after which a member joins as another one."""
+CLASSIC_SHARES: Final = (0.0, 0.4)
+"""Shares of the members' lives that are classic: a run has one of them."""
+_REFUSED: Final = (
+    ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS,
+)  # fmt: skip
+"""Codes of a commit that was not made."""
 
 
 @dataclass(slots=True)
@@ -57,6 +62,8 @@ class MembersBook:
 
     offsets: list[CommitBook]
     """By partition."""
+    begins_anew: bool
+    """True where epochs may begin at 1 again: a group without members that moves to the other protocol is a new one."""
     owners: dict[tuple[int, int], str] = field(default_factory=dict)
     """Members by epoch and partition."""
     latest: dict[int, tuple[int, str]] = field(default_factory=dict)
@@ -64,8 +71,11 @@ class MembersBook:
     holding: dict[str, Sequence[int]] = field(default_factory=dict)
     """Partitions by member, of those that live."""
 
-    def owns(self, epoch: int, member: str, partitions: Sequence[int]) -> None:
-        """A member was given these partitions."""
+    def owns(self, epoch: int, member: str, partitions: Sequence[int], *, is_new: bool) -> None:
+        """A member was given these partitions; `is_new`: its first ones."""
+        if is_new and self.begins_anew and any((epoch, index) in self.owners for index in partitions):
+            self.owners.clear()
+            self.latest.clear()
         for index in partitions:
             owner = self.owners.setdefault((epoch, index), member)
             expect(owner == member, f"partition {index} is {owner}'s and {member}'s in epoch {epoch}")
@@ -86,7 +96,8 @@ class MembersStory:
     ) -> None:  # fmt: skip
         self.topic = topic
         self.counts = counts
-        self.book = MembersBook([CommitBook() for _ in range(partitions)])
+        self.classic_share = chance("classic members").choice(CLASSIC_SHARES)
+        self.book = MembersBook([CommitBook() for _ in range(partitions)], begins_anew=self.classic_share > 0)
         self.is_over = False
         """True once the run ends, and every partition was somebody's."""
         self._client = client
@@ -139,6 +150,8 @@ class MembersStory:
 class _Member:
     """One process that is started again whenever it dies."""
 
+    _membership: Membership
+
     def __init__(self, story: MembersStory, number: int, client: NodesClient, chance: Random) -> None:
         self._story = story
         self._number = number
@@ -146,15 +159,15 @@ class _Member:
         self._chance = chance
         self._lives = 0
         self._name = ""
-        self._epoch = 0
-        self._topic_id = b""
+        self._topic: Topic | None = None
+        self._given: Sequence[int] = ()
         self._positions: dict[int, int] = {}
         """Positions of the partitions that it holds."""
         self._commits = 0
 
     async def run(self, run: Run) -> None:
         story = self._story
-        await self._find_topic()
+        self._topic = await self._found_topic()
         self._begin()
         while not story.is_over:
             await asyncio.sleep(BEAT_S * 2 * self._chance.random())
@@ -174,49 +187,40 @@ class _Member:
             await self._beat()
             story.is_over = story.is_over or (run.is_ending and story.is_whole)
 
-    async def _find_topic(self) -> None:
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=self._story.topic)], allow_auto_topic_creation=False
-        )
-        while not self._topic_id:
+    async def _found_topic(self) -> Topic:
+        name, count = self._story.topic, len(self._story.book.offsets)
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+        while True:
             told = await self._client.ask_any(request, METADATA + 1)
             if told is not None and not told.topics[0].error_code:
-                self._topic_id = told.topics[0].topic_id
+                return Topic(name, told.topics[0].topic_id, count)
             await asyncio.sleep(BACK_OFF_S)
 
     def _begin(self) -> None:
         """Be another member, which has not joined yet."""
+        assert self._topic is not None
         self._story.book.holding.pop(self._name, None)
         self._lives += 1
-        self._name, self._epoch, self._positions = f"{self._number}-{self._lives}", 0, {}
+        self._name, self._given, self._positions = f"{self._number}-{self._lives}", (), {}
+        if self._chance.random() < self._story.classic_share:
+            self._membership = ClassicMembership(self._client, GROUP_ID, self._topic)
+        else:
+            self._membership = ModernMembership(self._client, GROUP_ID, self._topic, self._name)
 
     async def _beat(self) -> None:
-        told = await self._told(self._epoch)
-        if told is None:
-            return
-        if told.error_code in _ENDED:
+        told = await self._membership.beat(sorted(self._positions))
+        if told.is_ended:
             self._begin()
             return
-        if told.error_code:
-            return
-        self._epoch = told.member_epoch
-        if told.assignment is not None:
-            named = told.assignment.topic_partitions
-            await self._take([index for each in named for index in each.partitions])
-
-    async def _told(self, epoch: int) -> Any:
-        """Say all that a member can say."""
-        held = [TopicPartitions(topic_id=self._topic_id, partitions=sorted(self._positions))]
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=GROUP_ID, member_id=self._name, member_epoch=epoch, rebalance_timeout_ms=10_000,
-            subscribed_topic_names=[self._story.topic], topic_partitions=held if self._positions else [],
-        )  # fmt: skip
-        return await self._client.ask_coordinator(GROUP, GROUP_ID, request, HEARTBEAT)
+        if told.given is not None:
+            self._given = told.given
+        if told.given is not None or set(self._given) - self._positions.keys():
+            await self._take(self._given)
 
     async def _take(self, given: Sequence[int]) -> None:
         """Let go of partitions that are another one's now, and begin with others where their last owner stopped."""
-        story, name, epoch = self._story, self._name, self._epoch
-        story.book.owns(epoch, name, given)
+        story, name = self._story, self._name
+        story.book.owns(self._membership.epoch, name, given, is_new=self._name not in story.book.holding)
         gone = [index for index in self._positions if index not in given]
         if gone:
             await self._commit({index: self._positions[index] for index in gone})
@@ -254,7 +258,8 @@ class _Member:
             story.book.offsets[index].asked(states[index])
         if not states:
             return
-        over = [index for index in states if story.book.is_over(self._epoch, self._name, index)]
+        membership = self._membership
+        over = [index for index in states if story.book.is_over(membership.epoch, self._name, index)]
         partitions = [
             OffsetCommitRequestPartition(
                 partition_index=index, committed_offset=state.offset, committed_metadata=state.metadata
@@ -262,7 +267,7 @@ class _Member:
             for index, state in states.items()
         ]
         request = OffsetCommitRequest(
-            group_id=GROUP_ID, generation_id_or_member_epoch=self._epoch, member_id=self._name,
+            group_id=GROUP_ID, generation_id_or_member_epoch=membership.epoch, member_id=membership.member_id,
             topics=[OffsetCommitRequestTopic(name=story.topic, partitions=partitions)],
         )  # fmt: skip
         told = await self._client.ask_coordinator(GROUP, GROUP_ID, request, OFFSET_COMMIT)
@@ -272,9 +277,9 @@ class _Member:
                 expect(each.partition_index not in over, f"{self._name} commits {state}, which is another one's by now")
                 book.durable(state)
                 story.counts["commits of members"] += 1
-            elif each.error_code in (*_ENDED, ErrorCode.STALE_MEMBER_EPOCH):
+            elif each.error_code in _REFUSED:
                 book.refused(state)
 
     async def _leave(self) -> None:
-        await self._told(LEAVING)
+        await self._membership.leave()
         self._begin()
