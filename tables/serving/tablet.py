@@ -139,7 +139,8 @@ class SortedTablet:
         return self.config.name
 
     async def start(self, storage: TabletStorage) -> None:
-        """Begin an instance, as `Tablet.start` does; mounted once its log is read, if it was to be mounted before."""
+        """Begin an instance, as `Tablet.start` does; mounted once its log is read, if it was to be mounted before. An
+        instance that has not begun is lost."""
         begun_s = asyncio.get_running_loop().time()
         must_load = self._is_closed or self.unreadable is not None
         if must_load:
@@ -168,6 +169,9 @@ class SortedTablet:
             self.kv = kv
             self._refuse(damage)
             return
+        except BaseException:
+            self.lose()  # what is in memory may be older than what is stored: the next start reads that
+            raise
         finally:
             self._resumed.set()
         if self.is_mounted and not self._is_closed:

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
-from pqbroker.storage.engine import CommitRefused, StoreFailed
+from pqbroker.storage.engine import CommitRefused, ShardLost, StoreFailed
+from pqbroker.storage.ids import TabletId
 from pqbroker.storage.outcome import Outcome
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.share import LOCK_WAIT_S
 from pqbroker.tables.serving.stored_inputs import locate_inputs
 from pqbroker.tables.serving.tablet import SortedTablet
-from tests.tables.serving.commit_bench import CommitBench, CommitByHand, on_bench, play
+from tests.tables.serving.commit_bench import FIRST_ID, CommitBench, CommitByHand, on_bench, play
 
 TURNS = 0.05
 """Simulated seconds in which all that can happen has happened."""
@@ -195,6 +196,21 @@ async def test_writes_that_wait_for_a_lock_fail_when_their_tablet_is_lost(bench:
     assert not in_doubt.done()
     await bench.participant(1).finish(commit.transaction, None)
     await in_doubt
+
+
+@on_bench
+async def test_a_start_in_a_cell_that_is_lost_leaves_all_that_is_stored_to_the_next_one(bench: CommitBench) -> None:
+    commit = await CommitByHand(bench, "one", {2: {5: 50}, 1: {5: 10}}).until_prepared()
+    lost = bench.cells[0].storage(TabletId(FIRST_ID + 1))
+    bench.crash(0)
+    with pytest.raises(ShardLost):
+        await bench.tablets[1].start(lost)
+    assert not bench.tablets[1].is_serving
+    await bench.reopen(0)
+    assert bench.participant(1).is_known
+    assert list(bench.participant(1).prepared) == [commit.transaction]
+    await bench.participant(1).finish(commit.transaction, None)
+    commit.leave()
 
 
 # Readers
