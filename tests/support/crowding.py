@@ -34,7 +34,12 @@ class Crowding:
     @property
     def times(self) -> float:
         """The mean so far."""
-        return self.crowd * (sum(self._slowness) / len(self._slowness) if self._slowness else 1.0)
+        return self.crowd * self.slowness
+
+    @property
+    def slowness(self) -> float:
+        """The part of it that is due to the core's speed, for processor time."""
+        return sum(self._slowness) / len(self._slowness) if self._slowness else 1.0
 
     @property
     def crowd(self) -> float:

@@ -16,7 +16,7 @@ from tests.support.depth import examples
 SEEDS = examples(16, least=2)
 VARIANT_SEEDS = {
     "epoch": 3, "reclaim": 6, "coordinator": 3, "none": 0, "held": 17, "decision": 58, "aborted": 3,
-    "session": 6, "member": 60, "late": 3,
+    "session": 6, "member": 82, "late": 10,
 }  # fmt: skip
 """A seed that finds each variant."""
 SLOW_S = 400
