@@ -14,9 +14,9 @@ from tests.storage.disk.mending.cells import rounds
 
 ROUND_BYTES = 16 * MIB
 BATCH_BYTES = 64 << 10
-NAMED_MS, PASSED_OVER_MS = 8.0, 3.0
-"""An idle processor takes 5 and 1; which one a machine has differs from day to day."""
-TRIES = 100
+NAMED, PASSED_OVER = 8.0, 2.0
+"""Times a plain search through memory, which is 1 ms on an ordinary core that is idle, and 4 on others."""
+TRIES = 50
 """The best of them counts: others of the machine take their part of a processor's caches."""
 CLIENTS = {
     "zeros": bytes(ROUND_BYTES),
@@ -41,33 +41,39 @@ async def test_only_rounds_with_zero_sectors_have_a_map(tmp_path: Path) -> None:
     assert len(has_map) >= 8
 
 
-def best_ms(work: Callable[[], object], limit_ms: float) -> float:
-    """CPU time of the best try; no more tries once one keeps to the limit."""
-    best = float("inf")
+def searches(work: Callable[[], object], limit: float) -> float:
+    """Return how many times longer some work takes than a plain search through as many bytes; no more tries once it
+    keeps to the limit."""
+    content, least = random.Random(5).randbytes(ROUND_BYTES), float("inf")
     for _ in range(TRIES):
-        began = time.thread_time()
-        work()
-        best = min(best, (time.thread_time() - began) * 1e3)
-        if best <= limit_ms:
+        search_s = _cpu_s(lambda: content.find(bytes(512)))
+        least = min(least, _cpu_s(work) / search_s)
+        if least <= limit:
             break
-    return best
+    return least
+
+
+def _cpu_s(work: Callable[[], object]) -> float:
+    began = time.thread_time()
+    work()
+    return time.thread_time() - began
 
 
 @pytest.mark.alone
 @pytest.mark.parametrize("content", CLIENTS.values(), ids=CLIENTS)
-def test_the_zeros_of_16_mebibytes_are_named_in_8_ms(content: bytes) -> None:
+def test_zeros_are_named_in_the_time_of_a_few_searches(content: bytes) -> None:
     buffers = [content[at : at + BATCH_BYTES] for at in range(0, ROUND_BYTES, BATCH_BYTES)]
 
     def name() -> bytes:
         assert may_have_zero_sectors(b"\1", buffers)
         return encode_runs(find_zero_sectors([HEADER_STAND_IN, *buffers], 0))
 
-    assert best_ms(name, NAMED_MS) <= NAMED_MS
+    assert searches(name, NAMED) <= NAMED
 
 
 @pytest.mark.alone
-def test_16_mebibytes_without_zeros_are_passed_over_in_3_ms() -> None:
+def test_what_has_no_zeros_is_passed_over_in_the_time_of_a_search() -> None:
     content = random.Random(4).randbytes(ROUND_BYTES)
     buffers = [content[at : at + BATCH_BYTES] for at in range(0, ROUND_BYTES, BATCH_BYTES)]
-    assert best_ms(lambda: may_have_zero_sectors(b"\1", buffers), PASSED_OVER_MS) <= PASSED_OVER_MS
+    assert searches(lambda: may_have_zero_sectors(b"\1", buffers), PASSED_OVER) <= PASSED_OVER
     assert not may_have_zero_sectors(b"\1", buffers)
