@@ -26,7 +26,7 @@ from tests.support.attacked import TURN_EVER_S_MAX, Attacked, Caller, attacked
 TOPIC = "shared"
 ATTACKER = "127.0.0.2"
 HONEST = "127.0.0.3"
-ANSWER_S_MAX = 2.0
+ANSWER_S_MAX = 1.0
 MIB = 1 << 20
 CONNECTIONS = 400
 READERS = 50
@@ -41,8 +41,8 @@ LARGE_BYTES = 900_000
 
 
 class Honest:
-    """A client at an address of its own; each of its calls takes at most two seconds, the first one too, on a machine
-    that does nothing else."""
+    """A client at an address of its own; each of its calls takes at most a second, the first one too, on a machine that
+    does nothing else."""
 
     def __init__(self, node: Attacked) -> None:
         self._node = node

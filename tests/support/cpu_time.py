@@ -16,7 +16,8 @@ TRIES: Final = 10
 
 
 def slowness(loops: int = _LOOPS) -> float:
-    """CPU time of so many loops by what they take on an ordinary core (2.5 GHz, nothing beside it); at least 1."""
+    """Return how many times the CPU time of `loops` steps is that of an ordinary core (2.5 GHz, nothing beside it), at
+    least 1."""
     begin = thread_time()
     total = 0
     for number in range(loops):

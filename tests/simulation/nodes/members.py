@@ -58,10 +58,10 @@ _REFUSED: Final = (
 
 @dataclass(slots=True)
 class MembersBook:
-    """What was promised to the group."""
+    """A book of what was promised to the group."""
 
     offsets: list[CommitBook]
-    """By partition."""
+    """Books of the committed offsets, by partition."""
     begins_anew: bool
     """True where epochs may begin at 1 again: a group without members that moves to the other protocol is a new one."""
     owners: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -242,7 +242,7 @@ class _Member:
             return
         state = found[index]
         is_right = state in may_be or state in book.history[asked:]
-        expect(is_right, f"{self._name} is told {state} of partition {index}; committed was {may_be}")
+        expect(is_right, f"{self._name} was told {state} for partition {index}; committed were {may_be}")
         self._positions[index] = 0 if state is None else state.offset
 
     async def _read(self, index: int) -> None:

@@ -32,7 +32,7 @@ _AGAIN: Final = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
 
 
 class Topic(NamedTuple):
-    """What the group reads."""
+    """The topic that the group reads."""
 
     name: str
     topic_id: bytes
@@ -40,7 +40,7 @@ class Topic(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a member has learned. `given`: its partitions; None: nothing new."""
+    """The news of one answer. `given`: the partitions of the member; None: nothing new."""
 
     given: Sequence[int] | None = None
     is_ended: bool = False
@@ -60,7 +60,7 @@ class Membership(Protocol):
 
 
 class ModernMembership:
-    """By KIP-848. A member says all that it can say each time."""
+    """A membership by KIP-848, whose member says all that it can say each time."""
 
     def __init__(self, client: NodesClient, group_id: str, topic: Topic, name: str) -> None:
         self.epoch = 0
@@ -92,7 +92,7 @@ class ModernMembership:
 
 
 class ClassicMembership:
-    """By the classic protocol. The leader deals the partitions out."""
+    """A membership by the classic protocol, in which the leader deals the partitions out."""
 
     def __init__(self, client: NodesClient, group_id: str, topic: Topic) -> None:
         self.epoch = -1

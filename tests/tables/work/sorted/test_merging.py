@@ -303,7 +303,7 @@ def test_a_chunk_of_another_table_is_refused() -> None:
 
 
 def open_files() -> Iterator[str]:
-    """What this process has open."""
+    """Yield the paths of what this process has open."""
     for name in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):  # the one that lists them
             yield os.readlink(f"/proc/self/fd/{name}")
