@@ -21,6 +21,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import count
 from typing import NamedTuple
 
 from pqbroker.pq.log.consumers import ConsumerOffset
@@ -73,6 +74,8 @@ class GroupOffsets:
         self._ends: dict[PartitionServer, int] = {}
         """Ends of these partitions, as their nodes have reported them."""
         self.held = HeldCommits(self._is_on_its_way, is_used=takes_copies)
+        self._looks = count(1)
+        """Offsets looked at in turns, of all groups: those of many small groups are as many as those of a large one."""
 
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, ConsumerOffset | None]) -> Awaitable[Outcomes]:
         """Store the offsets, or delete them (None), in one commit, several where they are many; enqueued in this call.
@@ -313,8 +316,8 @@ class GroupOffsets:
 
     async def _in_turns(self, group_id: str) -> AsyncIterator[tuple[TopicPartition, ConsumerOffset]]:
         """Yield what `each_of` yields, with turns for others between them. KafkaError."""
-        for number, item in enumerate(self.each_of(group_id), 1):
-            if number % LOOKED_AT_ONCE_MAX == 0:
+        for item in self.each_of(group_id):
+            if next(self._looks) % LOOKED_AT_ONCE_MAX == 0:
                 await asyncio.sleep(0)
             yield item
 

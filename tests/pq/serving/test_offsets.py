@@ -381,6 +381,26 @@ async def test_many_offsets_expire_in_slices(monkeypatch: pytest.MonkeyPatch) ->
     assert node.topics.offsets.of("g") == {("t", 4): renewed}
 
 
+async def test_offsets_of_many_groups_are_looked_at_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "LOOKED_AT_ONCE_MAX", 3)
+    node = await started()
+    for number in range(10):
+        await node.topics.offsets.commit(f"g{number}", {("t", 0): ConsumerOffset(1, commit_ms=START_MS)})
+    looked: list[str] = []
+
+    def unread_since(group_id: str, topic: str) -> None:
+        looked.append(group_id)
+
+    expired = asyncio.ensure_future(node.topics.offsets.expire(START_MS, DAY_MS, unread_since))
+    in_turns = []
+    while not expired.done():
+        await asyncio.sleep(0)
+        in_turns.append(len(looked))
+        looked.clear()
+    assert sum(in_turns) == 10
+    assert max(in_turns) <= 3
+
+
 @pytest.mark.spec("K.1")
 async def test_offsets_are_stored_as_they_are_given() -> None:
     node = await started()
