@@ -260,6 +260,8 @@ def parse(settings: type[S], texts: Mapping[str, str]) -> S:
 
 def changed(settings: S, texts: Mapping[str, str]) -> S:
     """The settings with those of the texts in their place; ConfigError as from `parse`."""
+    if not texts:
+        return settings
     texts = current_names(type(settings), texts)
     known = {name: declared(type(settings), name) for name in texts}
     unknown = [name for name, one in known.items() if one is None]

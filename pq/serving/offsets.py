@@ -347,7 +347,7 @@ class GroupOffsets:
         """Settle a commit that is done: change its partitions and the index; answer when all are done."""
         group_id, outcomes = changes.group_id, changes.outcomes
         error = committed.exception()
-        for partition, server, state, _, _ in changes.planned:
+        for partition, server, state, *_ in changes.planned:
             # One that has moved since has its offsets from the store, with this one, and perhaps later ones.
             is_news = error is None and changes.way is self._way(server)
             server.consumers.settle(group_id, state, is_durable=is_news)
@@ -431,6 +431,7 @@ class _Planned(NamedTuple):
     state: ConsumerOffset | None
     tablet: KeyValueTablet
     command: Command
+    cell: object
 
 
 class OffsetChanges:
@@ -455,18 +456,15 @@ class OffsetChanges:
         except KafkaError as refusal:
             self.outcomes[partition] = refusal.with_traceback(None)  # its frames hold the outcomes
             return
-        self.planned.append(_Planned(partition, server, state, tablet, command))
+        self.planned.append(_Planned(partition, server, state, tablet, command, tablet.storage.cell))
 
     def by_cell(self) -> "list[OffsetChanges]":
-        """The changes of each cell; they share the outcomes."""
-        shares: list[list[_Planned]] = []
+        """The changes of each cell; they share the outcomes. Thousands are told apart in one turn of the loop."""
+        shares: dict[object, list[_Planned]] = {}
         for item in self.planned:
-            share = next((one for one in shares if self._share_cell(one[0], item)), None)
-            if share is None:
-                shares.append([item])
-            else:
-                share.append(item)
-        return [self._part(share) for share in shares]
+            place = (item.cell, self._way_of(item)) if self._ways else item.cell
+            shares.setdefault(place, []).append(item)
+        return [self._part(share) for share in shares.values()]
 
     def in_slices(self) -> "list[OffsetChanges]":
         """The changes as commits that take a few milliseconds each; they share the outcomes."""
@@ -497,14 +495,9 @@ class OffsetChanges:
         for item in self.planned:
             item.server.consumers.settle(self.group_id, item.state, is_durable=False)
 
-    def _share_cell(self, one: _Planned, other: _Planned) -> bool:
-        """Return True if one commit can have both."""
-        if not one.tablet.storage.shares_cell(other.tablet.storage):
-            return False
-        if not self._ways:
-            return True
-        ways = [None if known is None else known.way for known in map(self._ways.get, (one.server, other.server))]
-        return ways[0] is ways[1]
+    def _way_of(self, item: _Planned) -> WayElsewhere | None:
+        known = self._ways.get(item.server)
+        return None if known is None else known.way
 
     def _part(self, planned: list[_Planned]) -> "OffsetChanges":
         part = OffsetChanges(self.group_id, self._served, self._ways)

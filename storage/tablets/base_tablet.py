@@ -44,7 +44,7 @@ from pqbroker.storage.tablets.row_sets import (
     snapshot,
 )
 from pqbroker.storage.tablets.tablet import LOG_CHANNEL, SNAPSHOT_CHANNEL, TabletStorage
-from pqbroker.storage.tablets.value_encoding import decode, decode_items, encode, encode_list_head
+from pqbroker.storage.tablets.value_encoding import decode, decode_items, encode, encode_list_head, encode_some
 from pqbroker.storage.uninterrupted import Uninterrupted
 from pqbroker.storage.unreadable import INDEX_CURE, VERSION_CURE, StoredUnreadable, check_version
 
@@ -225,7 +225,7 @@ class BaseTablet:
                 await asyncio.wait([task])
 
     async def _commit(self, operations: Sequence[Sequence[Any]]) -> None:
-        changes = _encoded(operations)
+        changes = await _encoded_in_turns(operations)
         if self._is_snapshot_due:
             await self._snapshot_if_room()
         body = self._record(changes)
@@ -234,7 +234,7 @@ class BaseTablet:
         await self._storage.commit(batch)
         self._apply(key, body)
 
-    def _record(self, changes: bytes) -> bytes:
+    def _record(self, changes: bytes | bytearray) -> bytes:
         """Return the log blob of a change: it begins a chain where there is a snapshot for it."""
         if self._snapshot is not None:
             return encode_record(None, None, self._snapshot, changes)
@@ -361,13 +361,28 @@ def _least_bytes(snapshot: Sequence[BlobKey]) -> int:
 
 def _encoded(operations: Sequence[Sequence[Any]]) -> bytes:
     changes = encode(operations)
-    if len(changes) > PART_BYTES_MAX:
-        raise RowSetError(f"a change of {len(changes)} bytes; at most {PART_BYTES_MAX} are taken")
+    _check_size(len(changes))
     return changes
 
 
+async def _encoded_in_turns(operations: Sequence[Sequence[Any]]) -> bytearray:
+    """What `_encoded` returns; the loop turns meanwhile. Nothing changes the operations: the lock is the caller's."""
+    changes, waiting = bytearray(), list[object]([operations])
+    while True:
+        encode_some(changes, waiting, len(changes) + TURN_BYTES)
+        _check_size(len(changes))
+        if not waiting:
+            return changes
+        await asyncio.sleep(0)
+
+
+def _check_size(size: int) -> None:
+    if size > PART_BYTES_MAX:
+        raise RowSetError(f"a change of {size} bytes or more; at most {PART_BYTES_MAX} are taken")
+
+
 def encode_record(
-    first: BlobKey | None, previous: BlobKey | None, parts: Sequence[BlobKey], changes: bytes
+    first: BlobKey | None, previous: BlobKey | None, parts: Sequence[BlobKey], changes: bytes | bytearray
 ) -> bytes:
     """A log blob, of its encoded operations and the fields of `LogRecord`."""
     references = (encode(first), encode(previous), encode(parts))

@@ -312,6 +312,11 @@ class TabletStorage:
         """Return True if one commit can hold changes of both tablets."""
         return self._shard is other._shard
 
+    @property
+    def cell(self) -> object:
+        """What all tablets whose changes one commit can hold have in common."""
+        return self._shard
+
     async def scan(self, lo: bytes, hi: bytes | None, rows_max: int) -> list[tuple[bytes, bytes]]:
         """Durable rows of this tablet with lo <= key < hi (None: to the end), at most `rows_max`, in key order.
 

@@ -4,6 +4,7 @@ Both ways go through a list or dict in one loop: a record of the scheme holds hu
 would be most of what a change of it costs.
 """
 
+import sys
 from collections.abc import Iterator
 from struct import Struct
 
@@ -16,8 +17,14 @@ _DOUBLE = Struct(">d")
 def encode(value: object) -> bytes:
     """The value's bytes; a tuple counts as a list. TypeError for anything that is no value."""
     out = bytearray()
-    waiting = [value]
-    while waiting:
+    encode_some(out, [value], sys.maxsize)
+    return bytes(out)
+
+
+def encode_some(out: bytearray, waiting: list[object], end: int) -> None:
+    """Append the bytes of the values that wait, the last of them first, until `out` has `end` bytes or more; those in a
+    list or dict that was begun wait then. TypeError as `encode`."""
+    while waiting and len(out) < end:
         item = waiting.pop()
         body = b""
         if item is None or isinstance(item, bool):
@@ -46,7 +53,6 @@ def encode(value: object) -> bytes:
         else:
             out += _encode_count(count)
         out += body
-    return bytes(out)
 
 
 def encode_list_head(count: int) -> bytes:

@@ -66,23 +66,22 @@ def _check(context: Context, topic_partition: "TopicPartition", subscribed: froz
 
 async def _delete(context: Context, group_id: str, partitions: list["TopicPartition"]) -> "Outcomes":
     """Delete the offsets, planned with turns for others between them."""
-    offsets = context.node.cell.current.topics.offsets
+    topics, ids = context.node.cell.current.topics, set[PartitionId]()
+    offsets = topics.offsets
     changes = offsets.begin(group_id)
     try:
-        for partition in dict.fromkeys(partitions):
+        for name, index in dict.fromkeys(partitions):
             await context.breathe()
-            changes.add(partition, None)
+            changes.add((name, index), None)
+            topic = topics.get(name)
+            if topic is not None:
+                ids.add(PartitionId(topic.record.topic_id, index))
     except BaseException:
         changes.give_up()
         raise
     deleted = offsets.enqueue(changes)
-    await context.node.cell.current.transactional_producers.drop_offsets(group_id, _ids(context, partitions))
+    await context.node.cell.current.transactional_producers.drop_offsets(group_id, frozenset(ids))
     return await deleted
-
-
-def _ids(context: Context, partitions: list["TopicPartition"]) -> frozenset[PartitionId]:
-    found = ((context.node.cell.current.topics.get(name), index) for name, index in partitions)
-    return frozenset(PartitionId(topic.record.topic_id, index) for topic, index in found if topic is not None)
 
 
 def _subscribed(context: Context, group_id: str) -> frozenset[str]:

@@ -292,6 +292,13 @@ async def test_the_loop_turns_while_a_snapshot_is_made_and_while_it_is_read(row_
     assert len(again.row_sets["a"]) == 2000
 
 
+async def test_the_loop_turns_while_a_change_of_one_wide_row_is_encoded(row_sets: Tables) -> None:
+    before = await _turns(row_sets.tablet.change(_put(2)))
+    values = list(range(8 * TURN_BYTES))
+    assert await _turns(row_sets.tablet.change(_put(3, values))) >= before + 8
+    assert row_sets.contents()["a"][("k", 3)] == {"x": values}
+
+
 @pytest.mark.spec("B.4", "K.2")
 @pytest.mark.parametrize("commits", range(14))
 async def test_a_crash_between_the_parts_of_a_snapshot_loses_nothing(

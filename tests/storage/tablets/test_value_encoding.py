@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pqbroker.storage.tablets.value_encoding import decode, decode_items, encode, encode_list_head
+from pqbroker.storage.tablets.value_encoding import decode, decode_items, encode, encode_list_head, encode_some
 from tests.support.depth import examples
 
 values = st.recursive(
@@ -20,6 +20,16 @@ def test_a_value_comes_back(value: object) -> None:
     found = decode(memoryview(encode(value)))
     assert found == value
     assert type(found) is type(value)
+
+
+@given(values, st.integers(1, 9))
+def test_a_value_encoded_in_steps_has_the_same_bytes(value: object, step: int) -> None:
+    out, waiting = bytearray(), [value]
+    while waiting:
+        before = len(out)
+        encode_some(out, waiting, before + step)
+        assert len(out) > before
+    assert out == encode(value)
 
 
 def test_a_value_of_any_depth_comes_back() -> None:
