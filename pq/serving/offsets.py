@@ -459,7 +459,7 @@ class OffsetChanges:
         self.planned.append(_Planned(partition, server, state, tablet, command, tablet.storage.cell))
 
     def by_cell(self) -> "list[OffsetChanges]":
-        """The changes of each cell; they share the outcomes. Thousands are told apart in one turn of the loop."""
+        """The changes of each cell; they share the outcomes. Thousands are sorted in one turn of the loop."""
         shares: dict[object, list[_Planned]] = {}
         for item in self.planned:
             place = (item.cell, self._way_of(item)) if self._ways else item.cell

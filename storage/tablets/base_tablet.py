@@ -366,7 +366,7 @@ def _encoded(operations: Sequence[Sequence[Any]]) -> bytes:
 
 
 async def _encoded_in_turns(operations: Sequence[Sequence[Any]]) -> bytearray:
-    """What `_encoded` returns; the loop turns meanwhile. Nothing changes the operations: the lock is the caller's."""
+    """Return the bytes that `_encoded` returns; the loop turns meanwhile, while the caller has the lock."""
     changes, waiting = bytearray(), list[object]([operations])
     while True:
         encode_some(changes, waiting, len(changes) + TURN_BYTES)

@@ -314,7 +314,7 @@ class TabletStorage:
 
     @property
     def cell(self) -> object:
-        """What all tablets whose changes one commit can hold have in common."""
+        """An object that all tablets have in common whose changes one commit can hold."""
         return self._shard
 
     async def scan(self, lo: bytes, hi: bytes | None, rows_max: int) -> list[tuple[bytes, bytes]]:

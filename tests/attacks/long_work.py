@@ -35,6 +35,7 @@ from pqbroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFe
 from tests.broker.conftest import make_batch, produce_request
 from tests.broker.wire import request_frame
 from tests.support.attacked import Attacked, Caller, attacked
+from tests.support.crowding import Crowding
 
 PARTITIONS = 9_900
 FETCHES = 100
@@ -62,18 +63,26 @@ class Measured:
     pass_s: float = 0.0
     running_share: float = 1.0
     """Part of the time in which the broker's loop had a processor, of that in which it wanted one."""
+    slowness: float = 1.0
+    """How many times longer than an ordinary core this one took meanwhile."""
 
     @property
     def own_p99_s(self) -> float:
-        """What others would have waited where no other programs run."""
-        return self.p99_s * self.running_share
+        """What others would have waited on an ordinary core where no other programs run."""
+        return self.p99_s * self.running_share / self.slowness
+
+    @property
+    def own_turn_s(self) -> float:
+        """What the longest turn would have taken on an ordinary core."""
+        return self.turn_s / self.slowness
 
     def __str__(self) -> str:
         return (
             f"others p99 {self.p99_s * 1000:.0f} ms, worst {self.worst_s * 1000:.0f} ms; "
             f"longest turn {self.turn_s * 1000:.0f} ms, "
             f"longest pass of the collector {self.pass_s * 1000:.0f} ms; "
-            f"the loop had a processor for {self.running_share:.0%} of the time in which it wanted one"
+            f"the loop had a processor for {self.running_share:.0%} of the time in which it wanted one, "
+            f"{self.slowness:.1f} times slower than an ordinary one"
         )
 
 
@@ -96,10 +105,12 @@ def measured(node: Attacked) -> Iterator[Measured]:
     ran_s, waited_s = _scheduled_s(node.broker.pid)
     thread.start()
     try:
-        yield found
+        with Crowding() as crowding:
+            yield found
     finally:
         is_over.set()
         thread.join()
+        found.slowness = crowding.slowness
         ended_s, delayed_s = _scheduled_s(node.broker.pid)
         found.running_share = (ended_s - ran_s) / (ended_s - ran_s + delayed_s - waited_s)
         took.sort()

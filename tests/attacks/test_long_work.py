@@ -9,8 +9,8 @@ pytestmark = pytest.mark.alone
 
 P99_S_MAX = 0.050
 TURN_S_MAX = 0.020
-"""CPU time of the longest turn, passes of the collector and the first load of a module included; the best of TRIES,
-since a turn was seen to take three times its time beside other programs."""
+"""CPU time of the longest turn on an ordinary core, passes of the collector and the first load of a module included;
+the best of TRIES, since a turn was seen to take three times its time beside other programs."""
 TRIES = 3
 DEEP_PASS_S_MAX = 0.5
 """Once the work is over and nobody asks: a search of all memory for garbage, with a million objects in it."""
@@ -20,11 +20,11 @@ DEEP_PASS_S_MAX = 0.5
 def test_others_have_their_turn_beside(work: str) -> None:
     found = tried(work)
     for _ in range(TRIES - 1):
-        if found.own_p99_s < P99_S_MAX and found.turn_s < TURN_S_MAX:
+        if found.own_p99_s < P99_S_MAX and found.own_turn_s < TURN_S_MAX:
             break
         found = tried(work)
     assert found.own_p99_s < P99_S_MAX, found
-    assert found.turn_s < TURN_S_MAX, found
+    assert found.own_turn_s < TURN_S_MAX, found
 
 
 def tried(work: str) -> Measured:

@@ -76,7 +76,7 @@ def best(measure: Callable[[], Measured]) -> Measured:
     """Return what was measured first that holds, or else last."""
     found = measure()
     for _ in range(TRIES - 1):
-        if found.turn_s < TURN_S_MAX and found.own_p99_s < P99_S_MAX:
+        if found.own_turn_s < TURN_S_MAX and found.own_p99_s < P99_S_MAX:
             break
         found = measure()
     return found
@@ -106,7 +106,7 @@ def woken_by_an_unmount() -> Measured:
 
 def test_thousands_of_fetches_that_one_record_wakes_are_answered_in_slices() -> None:
     found = best(woken_by_a_record)
-    assert found.turn_s < TURN_S_MAX, found
+    assert found.own_turn_s < TURN_S_MAX, found
     assert found.own_p99_s < P99_S_MAX, found
 
 
