@@ -26,7 +26,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Final, NamedTuple, Protocol
 
 from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
@@ -46,6 +46,8 @@ from pqbroker.tables.sorted.log_entries import NewRow, encode_entry
 
 COMMIT_BYTES: Final = 4 << 20
 """Bytes of rows that writes are gathered to; one write may have more."""
+COMMIT_ROWS: Final = 20_000
+"""Rows of a write behind which none is gathered: their bytes need not be counted then."""
 ROWS_OF_TURN: Final = 5_000
 """Rows that a commit encodes, or applies, in one turn of the loop. A thread encodes a larger commit, which is applied
 in slices of this size."""
@@ -109,14 +111,13 @@ class WriteTarget(Protocol):
 class _Write:
     """A write that waits: its rows by queue, and the progress that the first one's tablet makes with them."""
 
-    __slots__ = ("aside", "end", "move", "parts", "size")
+    __slots__ = ("aside", "end", "move", "parts")
 
     def __init__(
         self, parts: "Sequence[tuple[TabletWrites, Sequence[NewRow]]]", move: FeedMove | None = None
     ) -> None:
         self.parts = parts
         self.move = move
-        self.size = sum(len(row.key) + len(row.body) for _, rows in parts for row in rows)
         self.end: Outcome[int] = Outcome()
         self.aside: _Aside | None = None
         """Set from the time when a locked key has kept the write from being taken."""
@@ -128,6 +129,12 @@ class _Write:
             return True
         first, *others = [queue.storage for queue, _ in self.parts]
         return all(storage.shares_cell(first) for storage in others)
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of a simple write; COMMIT_BYTES for one of COMMIT_ROWS: counting would keep the loop."""
+        ((_, rows),) = self.parts
+        return COMMIT_BYTES if len(rows) >= COMMIT_ROWS else sum(map(len, chain.from_iterable(rows)))
 
     @property
     def is_simple(self) -> bool:
@@ -388,7 +395,8 @@ class TabletWrites:
                 one.set_aside(*blocked)
                 continue
             writes.append(one)
-            size += one.size
+            if self._waiting:
+                size += one.size
         return writes
 
     def _take_first(self, first: _Write) -> None:
