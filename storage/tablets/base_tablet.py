@@ -44,7 +44,14 @@ from pqbroker.storage.tablets.row_sets import (
     snapshot,
 )
 from pqbroker.storage.tablets.tablet import LOG_CHANNEL, SNAPSHOT_CHANNEL, TabletStorage
-from pqbroker.storage.tablets.value_encoding import decode, decode_items, encode, encode_list_head, encode_some
+from pqbroker.storage.tablets.value_encoding import (
+    Decoding,
+    decode,
+    decode_items,
+    encode,
+    encode_list_head,
+    encode_some,
+)
 from pqbroker.storage.uninterrupted import Uninterrupted
 from pqbroker.storage.unreadable import INDEX_CURE, VERSION_CURE, StoredUnreadable, check_version
 
@@ -84,7 +91,19 @@ class LogRecord:
     def decode(cls, blob: bytes | bytearray | memoryview) -> "LogRecord":
         """ValueError or TypeError for bytes that are no log record of this version."""
         check_version(blob, LOG_FORMAT)
-        fields: Any = decode(memoryview(blob)[1:])
+        return cls._of(decode(memoryview(blob)[1:]))
+
+    @classmethod
+    async def decode_in_turns(cls, blob: bytes) -> "LogRecord":
+        """Return a log record of this version; the loop turns meanwhile."""
+        decoding = Decoding(memoryview(blob)[1:])
+        while True:
+            if decoding.go_on(TURN_BYTES):
+                return cls._of(decoding.value)
+            await asyncio.sleep(0)
+
+    @classmethod
+    def _of(cls, fields: Any) -> "LogRecord":
         first, previous, parts, operations = fields
         return cls(first, previous, tuple(parts), operations)
 
@@ -212,7 +231,7 @@ class BaseTablet:
     def _end_held(self, key: BlobKey, body: bytes) -> None:
         try:
             if body:
-                self._apply(key, body)
+                self._apply(key, LogRecord.decode(body), len(body))
         finally:
             self._lock.release()
 
@@ -232,7 +251,7 @@ class BaseTablet:
         batch = Batch()
         key = self._storage.put_blob(batch, LOG_CHANNEL, [body], len(body))
         await self._storage.commit(batch)
-        self._apply(key, body)
+        self._apply(key, await LogRecord.decode_in_turns(body), len(body))
 
     def _record(self, changes: bytes | bytearray) -> bytes:
         """Return the log blob of a change: it begins a chain where there is a snapshot for it."""
@@ -260,9 +279,8 @@ class BaseTablet:
         is_long = self._log_blobs >= self._due_blobs or self._log_bytes >= self._due_bytes
         return is_long and self._log_bytes >= self._least_bytes
 
-    def _apply(self, key: BlobKey, body: bytes) -> None:
-        """Apply a log blob that is durable. It is decoded again, so that no other object shares the rows."""
-        record = LogRecord.decode(body)
+    def _apply(self, key: BlobKey, record: LogRecord, size: int) -> None:
+        """Apply a log blob that is durable. It was decoded again, so that no other object shares the rows."""
         self._replay(record.operations)
         if record.first is None:
             if self._last is not None:
@@ -274,9 +292,9 @@ class BaseTablet:
             self._due_blobs, self._due_bytes = self._log_blobs_max, self._log_bytes_max
         self._last = key
         self._log_blobs += 1
-        self._log_bytes += len(body)
+        self._log_bytes += size
         if self._change_log is not None:
-            self._change_log.add(number_of(key), record.operations, len(body))
+            self._change_log.add(number_of(key), record.operations, size)
 
     async def _store_snapshot(self) -> tuple[BlobKey, ...]:
         """Blobs that hold the row sets as they are. Stored once, however often the log blob behind them is refused."""

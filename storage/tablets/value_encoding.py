@@ -62,14 +62,37 @@ def encode_list_head(count: int) -> bytes:
 
 def decode(data: bytes | bytearray | memoryview) -> Value:
     """The value that `data` holds, all of it. ValueError when it holds none."""
-    data = bytes(data)
-    try:
-        (value,), position = _decode(data, 0, 1)
-    except (IndexError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError("cut or damaged value") from error
-    if position != len(data):
-        raise ValueError(f"{len(data) - position} bytes behind the value")
-    return value
+    decoding = Decoding(data)
+    decoding.go_on(sys.maxsize)
+    return decoding.value
+
+
+class Decoding:
+    """The value that `data` holds, all of it, decoded in steps: for values that take long."""
+
+    __slots__ = ("_data", "_part")
+
+    def __init__(self, data: bytes | bytearray | memoryview) -> None:
+        self._data = bytes(data)
+        self._part = _Part(0, 1)
+
+    def go_on(self, size: int) -> bool:
+        """Decode as much as begins within the next `size` bytes; return True when it is whole. ValueError when there is
+        no value, or not only one."""
+        try:
+            is_whole = _decode(self._data, self._part, self._part.position + size)
+        except (IndexError, UnicodeDecodeError, RecursionError) as error:
+            raise ValueError("cut or damaged value") from error
+        behind = len(self._data) - self._part.position
+        if is_whole and behind:
+            raise ValueError(f"{behind} bytes behind the value")
+        return is_whole
+
+    @property
+    def value(self) -> Value:
+        """Return the value, which is whole."""
+        (value,) = self._part.found
+        return value
 
 
 def decode_items(data: bytes) -> Iterator[tuple[Value, int]]:
@@ -80,7 +103,9 @@ def decode_items(data: bytes) -> Iterator[tuple[Value, int]]:
             raise ValueError("a list was expected")
         count, position = _decode_count(data, 1)
         for _ in range(count):
-            (value,), position = _decode(data, position, 1)
+            part = _Part(position, 1)
+            _decode(data, part, sys.maxsize)
+            (value,), position = part.found, part.position
             yield value, position
     except (IndexError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError("cut or damaged value") from error
@@ -108,15 +133,31 @@ def _encode_count(count: int) -> bytes:
     return bytes(out)
 
 
-def _decode(data: bytes, position: int, count: int) -> tuple[list[Value], int]:
-    """Decode `count` values that stand one behind another; return them and the position behind them."""
-    found: list[Value] = []
-    outer: list[tuple[list[Value], int, int]] = []
-    """Lists and dicts that are not whole yet: what was found of each, values that follow the one within, its tag."""
-    while True:
+class _Part:
+    """Values that stand one behind another, of which some are decoded."""
+
+    __slots__ = ("count", "found", "outer", "position")
+
+    def __init__(self, position: int, count: int) -> None:
+        self.position = position
+        """Place behind everything that is decoded."""
+        self.count = count
+        """Values of `found` that are not decoded yet."""
+        self.found: list[Value] = []
+        """Values of the innermost list or dict that is not whole."""
+        self.outer: list[tuple[list[Value], int, int]] = []
+        """Lists and dicts around it: what was found of each, values that follow the one within, its tag."""
+
+
+def _decode(data: bytes, part: _Part, stop: int) -> bool:
+    """Decode what begins before `stop`; return True when all of the part is decoded. IndexError, UnicodeDecodeError,
+    ValueError."""
+    position, count, found, outer = part.position, part.count, part.found, part.outer
+    while position < stop:
         if not count:
             if not outer:
-                return found, position
+                part.position, part.count, part.found = position, 0, found
+                return True
             items = found
             found, count, tag = outer.pop()
             found.append(items if tag == _LIST else _fields(items))
@@ -150,6 +191,8 @@ def _decode(data: bytes, position: int, count: int) -> tuple[list[Value], int]:
             found, count = [], number if tag == _LIST else 2 * number
         else:
             raise ValueError(f"there is no value with tag {tag}")
+    part.position, part.count, part.found = position, count, found
+    return False
 
 
 def _fields(items: list[Value]) -> dict[str, Value]:

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pqbroker.storage.tablets.value_encoding import decode, decode_items, encode, encode_list_head, encode_some
+from pqbroker.storage.tablets.value_encoding import (
+    Decoding,
+    decode,
+    decode_items,
+    encode,
+    encode_list_head,
+    encode_some,
+)
 from tests.support.depth import examples
 
 values = st.recursive(
@@ -30,6 +37,29 @@ def test_a_value_encoded_in_steps_has_the_same_bytes(value: object, step: int) -
         encode_some(out, waiting, before + step)
         assert len(out) > before
     assert out == encode(value)
+
+
+@given(values, st.integers(1, 9))
+def test_a_value_decoded_in_steps_is_the_same(value: object, step: int) -> None:
+    decoding = Decoding(encode(value))
+    for _ in range(2 * len(encode(value)) + 1):
+        if decoding.go_on(step):
+            break
+    assert decoding.value == value
+
+
+@given(st.binary(), st.integers(1, 9))
+def test_bytes_decoded_in_steps_are_refused_as_in_one(data: bytes, step: int) -> None:
+    found: list[object] = []
+    for size in (step, 1 << 30):
+        decoding = Decoding(data)
+        try:
+            while not decoding.go_on(size):
+                pass
+            found.append(repr(decoding.value))
+        except ValueError as refusal:
+            found.append(str(refusal))
+    assert found[0] == found[1]
 
 
 def test_a_value_of_any_depth_comes_back() -> None:
