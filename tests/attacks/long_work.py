@@ -13,12 +13,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pqbroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pqbroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from pqbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pqbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from pqbroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from pqbroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from pqbroker.protocol.messages.end_txn import EndTxnRequest
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pqbroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from pqbroker.protocol.messages.list_groups import ListGroupsRequest
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pqbroker.protocol.messages.offset_commit import (
@@ -206,6 +210,27 @@ def many_groups(node: Attacked, count: int) -> None:
     report(node, "GET /v1/events", started)
 
 
+def wide_transaction(node: Attacked, count: int) -> None:
+    """A transaction over many partitions, and where they lie."""
+    with node.connect() as caller:
+        producer = caller.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4)
+    own = {"v3_and_below_transactional_id": "x", "v3_and_below_producer_id": producer.producer_id,
+           "v3_and_below_producer_epoch": producer.producer_epoch}  # fmt: skip
+    topic = AddPartitionsToTxnTopic(name="wide", partitions=list(range(count)))
+    end = EndTxnRequest(
+        transactional_id="x", producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, committed=True
+    )
+    ask(
+        node, (AddPartitionsToTxnRequest(**own, v3_and_below_topics=[topic]), 3), (end, 3),
+        (DescribeLogDirsRequest(topics=None), 4),
+    )  # fmt: skip
+    started = time.perf_counter()
+    with node.connect() as caller:
+        while caller.ask(DescribeTransactionsRequest(transactional_ids=["x"]), 0).transaction_states[0].topics:
+            time.sleep(PAUSE_S)
+    report(node, "its markers", started)
+
+
 def ask(node: Attacked, *requests: tuple[object, int]) -> None:
     """Ask one after the other, each in its version."""
     for request, version in requests:
@@ -256,6 +281,7 @@ WORK: dict[str, Work] = {
     "a table of many tablets": Work(wide_table, TABLETS),
     "offsets of a group": Work(many_offsets, PARTITIONS, is_of_a_wide_topic=True),
     "groups listed": Work(many_groups, GROUPS),
+    "a transaction of many partitions": Work(wide_transaction, PARTITIONS, is_of_a_wide_topic=True),
 }
 
 if __name__ == "__main__":

@@ -69,8 +69,9 @@ async def _add(context: Context, asked: AddPartitionsToTxnTransaction) -> list[A
     operation = AclOperation.WRITE if context.version < SEVERAL_FROM_VERSION else None  # brokers send later versions
     found: list[FoundPartition] = []
     for topic in asked.topics:
-        await context.breathe()
-        found += find_partitions(context, operation, topic.name, topic.partitions)
+        for each in find_partitions(context, operation, topic.name, topic.partitions):
+            await context.breathe()
+            found.append(each)
     if any(each.refusal for each in found):
         codes = [each.refusal or ErrorCode.OPERATION_NOT_ATTEMPTED for each in found]
         return _by_topic(asked.topics, codes)

@@ -48,12 +48,12 @@ async def _topics(
     for topic in every_topic(context, None, None if request.topics is None else asked):
         await context.breathe()
         name = topic.record.name
-        partitions = [
-            DescribeLogDirsPartition(partition_index=partition.index, partition_size=partition.size_bytes)
-            for partition in topic.partitions
-            if (request.topics is None or partition.index in asked[name]) and partition.pool == pool
-            and leaders.replicas(topic, partition)[0] == leaders.own
-        ]
+        partitions: list[DescribeLogDirsPartition] = []
+        for each in topic.partitions:
+            await context.breathe()
+            is_asked = request.topics is None or each.index in asked[name]
+            if is_asked and each.pool == pool and leaders.replicas(topic, each)[0] == leaders.own:
+                partitions.append(DescribeLogDirsPartition(partition_index=each.index, partition_size=each.size_bytes))
         if partitions:
             yield DescribeLogDirsTopic(name=name, partitions=partitions)
 

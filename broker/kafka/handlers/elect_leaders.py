@@ -72,4 +72,6 @@ def _result(index: int, code: ErrorCode, message: str) -> PartitionResult:
     return PartitionResult(partition_id=index, error_code=code, error_message=message)
 
 
-API = Api(request=ElectLeadersRequest, response=ElectLeadersResponse, serve=serve, refuse=refuse)
+API = Api(
+    request=ElectLeadersRequest, response=ElectLeadersResponse, serve=serve, refuse=refuse, answers_at_length=True
+)

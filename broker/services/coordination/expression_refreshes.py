@@ -10,6 +10,7 @@ from pqbroker.broker.ground.turns import Turns
 from pqbroker.broker.services.coordination.modern.expressions import due_expressions, put_resolved
 from pqbroker.broker.services.coordination.modern.group import ModernGroup
 from pqbroker.broker.services.coordination.modern.messages import KnownTopics
+from pqbroker.broker.services.coordination.modern.topics_read import hash_ahead
 from pqbroker.broker.services.coordination.topic_expressions import TopicExpressions
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,8 @@ class ExpressionRefreshes:
         version = parts.topics.version
         steps = await parts.expressions.resolve(texts, may_describe)
         found = await parts.turns.finish(steps)
+        for names in found.values():
+            await parts.turns.finish(hash_ahead(names, parts.topics))
         for text in put_resolved(group, found, parts.topics, version, parts.clock()):
             log.warning(
                 "group %s reads no new topics by the expression %.100s: it matches more than the group has room for; "

@@ -28,8 +28,8 @@ from pqbroker.storage.tablets.coordinator_rows import (
 
 RETRY_FIRST_S: Final = 0.05
 RETRY_MOST_S: Final = 1.0
-MARKED_AT_ONCE: Final = 50
-"""Markers of one transaction that are planned in one turn of the loop: each takes a twentieth of a millisecond."""
+MARKED_AT_ONCE: Final = 25
+"""Markers of one transaction that are planned in one turn of the loop: each takes a tenth of a millisecond, stored."""
 _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 """Refusals of a partition that has met a later epoch of the producer, or of its coordinator: nothing of it is open."""
 

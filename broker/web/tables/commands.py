@@ -19,6 +19,7 @@ from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Accepted, Call
 from pqbroker.broker.web.tables.routes import TABLETS
 from pqbroker.broker.web.tables.showing import facts, shown, shown_tablet, tablets_of
+from pqbroker.pq.serving.topic import Topic
 from pqbroker.tables.mount import MountCommand
 from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
@@ -29,7 +30,11 @@ _SORTED_CURE = "Read rows by GET …/rows or SQL; a table is sorted if columns o
 
 async def list_tables(call: Call) -> Any:
     known = await visible_topics(call, AclOperation.DESCRIBE, or_static=True)
-    topics = {topic.record.name: topic for topic in known if typed_schema_of(topic)}
+    topics: dict[str, Topic] = {}
+    for topic in known:
+        await call.node.turns.breathe()
+        if typed_schema_of(topic):
+            topics[topic.record.name] = topic
     sorted_facts = {} if not call.node.cell.current.sorted_tables.tables else _facts_of_sorted(call)
     names = sorted([*topics, *sorted_facts])
     page, has_more = call.page(names[bisect_right(names, call.query.get("after", "")) :])

@@ -1,5 +1,6 @@
 """Topics that the members of a group read: their ids, and whether they have changed since a target was worked out."""
 
+from collections.abc import Generator, Iterable
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
@@ -35,6 +36,15 @@ def topics_hash(group: ModernGroup, topics: KnownTopics) -> int:
         if topic is not None:
             total += _topic_hash(name, topic)
     return total % _HASHES
+
+
+def hash_ahead(names: Iterable[str], topics: KnownTopics) -> Generator[None, None, None]:
+    """Yield a step for each topic that `topics_hash` will look at: it does so in one turn, and hashes are kept."""
+    for name in names:
+        topic = topics.find(name)
+        if topic is not None:
+            _topic_hash(name, topic)
+        yield
 
 
 @lru_cache(maxsize=_KEPT_HASHES)
