@@ -36,6 +36,7 @@ from pqbroker.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from pqbroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from pqbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.conftest import make_batch, produce_request
 from tests.broker.wire import request_frame
 from tests.support.attacked import Attacked, Caller, attacked
@@ -210,6 +211,14 @@ def many_groups(node: Attacked, count: int) -> None:
     report(node, "GET /v1/events", started)
 
 
+def wide_produce(node: Attacked, count: int) -> None:
+    """A batch for each of many partitions, in one request."""
+    batch = memoryview(make_batch(b"v"))
+    batches = [PartitionProduceData(index=index, records=batch) for index in range(count)]
+    topics = [TopicProduceData(name="wide", partition_data=batches)]
+    ask(node, *[(ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=topics), 9)] * 2)
+
+
 def wide_transaction(node: Attacked, count: int) -> None:
     """A transaction over many partitions, and where they lie."""
     with node.connect() as caller:
@@ -281,6 +290,7 @@ WORK: dict[str, Work] = {
     "a table of many tablets": Work(wide_table, TABLETS),
     "offsets of a group": Work(many_offsets, PARTITIONS, is_of_a_wide_topic=True),
     "groups listed": Work(many_groups, GROUPS),
+    "batches for many partitions": Work(wide_produce, PARTITIONS, is_of_a_wide_topic=True),
     "a transaction of many partitions": Work(wide_transaction, PARTITIONS, is_of_a_wide_topic=True),
 }
 

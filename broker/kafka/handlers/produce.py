@@ -20,6 +20,7 @@ Left out: versions 0 to 2 (the connection closes).
 
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
+from itertools import count
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.ground.refusals import translate
@@ -66,6 +67,8 @@ _CODES = {
 _CODES_BEFORE_ADDING = {**_CODES, ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS}
 _CODES_WITH_ABORTABLE = {**_CODES_BEFORE_ADDING, ErrorCode.INVALID_TXN_STATE: ErrorCode.TRANSACTION_ABORTABLE}
 ABORTABLE_FROM_PRODUCE_VERSION = 11
+BATCHES_A_TURN = 100
+"""Batches of a long request that are enqueued in one turn of the loop."""
 
 
 def serve(
@@ -140,13 +143,17 @@ class _Append:
         self._count_down()
 
     async def enqueue_in_slices(self) -> Answer[ProduceResponse]:
-        """The same for a long request, with turns for others between topics and batches."""
+        """The same for a long request, with turns for others between topics and batches. What is enqueued is planned at
+        the end of its turn, which takes longer than to enqueue it."""
+        enqueued = count(1)
         for asked in self._request.topic_data:
             await self._context.breathe()
             topic, decided = self._begin(asked)
             for position, data in enumerate(asked.partition_data):
                 await self._context.breathe()
                 self._append(topic, data, partial(self._decide, decided, position))
+                if next(enqueued) % BATCHES_A_TURN == 0:
+                    await self._context.node.turns.turn()
         self._count_down()
         return self.answer
 

@@ -12,6 +12,7 @@ Left out: topics by id (version 6, which Kafka has not released).
 """
 
 from collections.abc import Mapping
+from itertools import islice
 
 from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, check_access
 from pqbroker.broker.kafka.apis.api import Api
@@ -40,6 +41,8 @@ _CODES = {**FENCED_AS_EPOCH, ErrorCode.POLICY_VIOLATION: ErrorCode.INVALID_COMMI
 _CODES_BEFORE_GROUPS = {**_CODES, ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 _CODES_WITH_ABORTABLE = {**_CODES_BEFORE_GROUPS, ErrorCode.INVALID_TXN_STATE: ErrorCode.TRANSACTION_ABORTABLE}
 _ABORTABLE_FROM_VERSION = 4
+CHECKED_AT_ONCE = 100
+"""Offsets that are planned at their partitions, and given up, between two looks at the time."""
 
 
 async def serve(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
@@ -55,8 +58,8 @@ async def serve(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetC
     for topic in request.topics:
         await context.breathe()
         await commit.take(topic)
+    offsets = await commit.checked()
     _check_epoch(context, request)
-    offsets = commit.checked()
     if offsets:
         bumps = context.version >= ADDS_GROUPS_FROM_VERSION
         addition = Addition(groups=frozenset({request.group_id}), offsets=offsets)
@@ -142,19 +145,27 @@ class _PendingCommit:
                 self._slots.append((place, slot))
                 self._pending[place] = self._offset(PartitionId(topic_id, asked.partition_index), asked)
 
-    def checked(self) -> tuple[PendingOffset, ...]:
+    async def checked(self) -> tuple[PendingOffset, ...]:
         """Return the offsets that their partitions would take now; the others are answered. Nothing is stored there."""
-        offsets = self._context.node.cell.current.topics.offsets
-        changes = offsets.begin(self._group_id)
-        for place, pending in self._pending.items():
-            changes.add(place, as_committed(pending))
-        changes.give_up()
+        refusals: dict[TopicPartition, KafkaError | None] = {}
+        waiting = iter(self._pending.items())
+        while some := tuple(islice(waiting, CHECKED_AT_ONCE)):
+            await self._context.breathe()
+            changes = self._context.node.cell.current.topics.offsets.begin(self._group_id)
+            for place, pending in some:
+                changes.add(place, as_committed(pending))
+            changes.give_up()
+            refusals |= changes.outcomes
         for place, slot in self._slots:
-            refusal = changes.outcomes.get(place)
+            refusal = refusals.get(place)
             if refusal is not None:
                 slot.error_code = refusal.code
-        taken = (item for item in self._pending.items() if item[0] not in changes.outcomes)
-        return tuple(self._behind_stored(*item) for item in taken)
+        taken: list[PendingOffset] = []
+        for place, pending in self._pending.items():
+            await self._context.breathe()
+            if place not in refusals:
+                taken.append(self._behind_stored(place, pending))
+        return tuple(taken)
 
     def _offset(self, partition: PartitionId, asked: TxnOffsetCommitRequestPartition) -> PendingOffset:
         return PendingOffset(
