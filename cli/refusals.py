@@ -54,8 +54,8 @@ class OutputClosed(Exception):
 
 
 def with_cure(message: str, cure: str) -> str:
-    """Return message and cure as one text; a message may end with a question."""
-    return f"{message}{'' if message.endswith('?') else '.'} {cure}"
+    """Return message and cure as one text; a message may end with a question or a full stop."""
+    return f"{message}{'' if message.endswith(('?', '.')) else '.'} {cure}"
 
 
 def words(code: ErrorCode, message: str | None = None) -> str:

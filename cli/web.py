@@ -20,6 +20,9 @@ NO_CONTENT, NOT_FOUND = 204, 404
 ANSWER_BYTES_MAX = 256 << 20
 _PIECE_BYTES = 256 << 10
 
+_LOG_IN = (
+    "Log in with --user NAME and the password in PQBROKER_PASSWORD, or with a token in PQBROKER_TOKEN, and no --user."
+)
 _CURES = {
     "UNKNOWN_TOPIC_OR_PARTITION": "`pqbroker topic list` lists the topics, `pqbroker table list` the tables.",
     "OFFSET_OUT_OF_RANGE": "`pqbroker topic describe` shows where each partition starts and ends.",
@@ -40,8 +43,13 @@ _CURES = {
     "NOT_A_QUERY": "Give one SELECT over topics; `pqbroker produce` and `pqbroker table insert` write.",
     "UNKNOWN_TABLET": "`pqbroker tablet list` lists the tablets.",
     "MOVE_REFUSED": "`pqbroker tablet show` shows its channels and their pools.",
-    "INVALID_REQUEST": "`pqbroker tablet keys` lists keys as they are written.",
+    "INVALID_REQUEST": "`--help` after the command shows what it takes.",
     "NO_SUCH_KEY": "`pqbroker tablet keys` lists the keys.",
+    "TRANSACTIONAL_ID_NOT_FOUND": "`pqbroker transaction list --kafka` lists the transactional ids.",
+    "INVALID_UPDATE_VERSION": "`pqbroker features list` lists the features and their levels.",
+    "RESOURCE_NOT_FOUND": "`pqbroker user list` lists the users, `pqbroker token list` the tokens.",
+    "LOGIN_REQUIRED": _LOG_IN,
+    "LOGIN_FAILED": _LOG_IN,
 }
 """Cures by the broker's code, where a command is nearer than the path over HTTP that the broker names."""
 

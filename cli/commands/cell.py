@@ -130,7 +130,7 @@ def set_bundle(
     if json:
         show_json(changed)
     else:
-        say(f"changed bundle {changed['name']}, {changed['health']}")
+        say(f"changed bundle {changed['name']}; its health is {changed['health']}")
         _tell_without_effect(changed)
 
 

@@ -161,7 +161,8 @@ def advance_consumer(
 ) -> None:
     """Commit how far a consumer has read in a tablet."""
     body = {"consumer": consumer, "tablet_index": tablet, "old_offset": if_at, "new_offset": to}
-    with Web(http) as web:
+    cure = "Another reader was faster: read from where the consumer stands, or leave --if-at out."
+    with Web(http, cures={"CONSUMER_OFFSET_CONFLICT": cure}) as web:
         done = web.post(f"{queue_path(queue)}/advance", body, "new_offset")
     if json:
         show_json(done)

@@ -14,6 +14,8 @@ from pqbroker.cli.parsing import Argument, option
 from pqbroker.cli.refusals import CommandError, WrongInput
 from pqbroker.cli.web import DEFAULT_HTTP, Web
 
+_KEY_CURES = {"INVALID_REQUEST": "`pqbroker tablet keys` lists keys as they are written."}
+
 app = Family("List, show, restart and move the tablets of a pqbroker.")
 
 TabletId = Annotated[int, Argument(metavar="TABLET", least=0, help="Id of the tablet.")]
@@ -65,7 +67,7 @@ def keys(
     json: Json = False,
 ) -> None:
     """List the keys of a KV tablet, and the blobs of their values."""
-    with Web(http) as web:
+    with Web(http, cures=_KEY_CURES) as web:
         found = list(islice(web.items(f"/v1/tablets/{tablet}/keys", "keys", "from", **{"from": first}), limit + 1))
     listed = found[:limit]
     if json:
@@ -99,7 +101,7 @@ def kv(
     body: dict[str, object] = {"commands": [_command(text) for text in commands]}
     if generation is not None:
         body["generation"] = generation
-    with Web(http) as web:
+    with Web(http, cures=_KEY_CURES) as web:
         found = web.post(f"/v1/tablets/{tablet}/commands", body, "result")
     result = found["result"]
     if json:

@@ -134,9 +134,9 @@ KEYS = {
     "topic delete": "topic, deleted",
     "produce": "on standard error: topic, records, bytes, seconds, partitions (partition, first, last)",
     "consume": "topic, partition, offset, timestamp, key, value, headers (key, value)",
-    "group list": "group, state, protocol_type",
+    "group list": "group, state, protocol_type, type",
     "group describe": (
-        "group, state, protocol, members (member, client, host, partitions), "
+        "group, type, state, protocol, epoch, target_epoch, members (member, client, host, partitions), "
         "offsets (topic, partition, offset, end, lag, member, client, host)"
     ),
     "group reset": "group, dry_run, offsets (topic, partition, before, offset)",
@@ -156,7 +156,7 @@ KEYS = {
     "cluster settings": "node, settings (name: value, source)",
     "cluster restart": "state (done, failed, running), nodes, restarted (their numbers), failure",
     "cluster connections": (
-        "id, client_id, address, listener, principal, apis, bytes_in, bytes_out, idle_ms, requests"
+        "id, client_id, address, listener, principal, apis, bytes_in, bytes_out, idle_ms, requests, begun, busy_ms"
     ),
     "top": (
         "topics (topic, partitions, records, size, records_per_s, bytes_per_s), "
@@ -197,11 +197,11 @@ KEYS = {
     "table remount": "those of create",
     "table reshard": "those of list; sorted: copied_bytes, rewritten_bytes, seconds",
     "table inside": (
-        "name, path, state, node, flushed_rows, flushed_bytes, rewritten_bytes, amplification, running, ended, "
+        "those of list, node, flushed_rows, flushed_bytes, rewritten_bytes, amplification, running, ended, "
         "tablets; with `--tablet`: those of a tablet, eden, partitions, chunks"
     ),
     "table compact": "path, forced_compaction_revision, estimate",
-    "table explain-compaction": "name, path, state, task_count, tasks, balance, left_out, rests, node_tasks",
+    "table explain-compaction": "those of list, task_count, tasks, balance, left_out, rests, node_tasks",
     "queue list": "name, path, tablet_count, is_table, consumers (consumer, vital), auto_trim_config",
     "queue describe": (
         "those of list, places (by consumer: tablet_index, offset, first_row_index, end_row_index, disposition, "
