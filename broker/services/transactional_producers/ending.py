@@ -143,7 +143,7 @@ async def _is_written(partition: PartitionId, marker: Outcome[int] | None, left:
 
 
 @dataclass(frozen=True, slots=True)
-class _Commit:
+class _AskedOffsets:
     """Offsets of one group that were asked for, the places of those that count, and what becomes of them."""
 
     pending: Sequence[PendingOffset]
@@ -151,7 +151,7 @@ class _Commit:
     outcomes: Awaitable[Outcomes] | KafkaError
 
 
-async def _begin_commits(topics: Topics, offsets: Iterable[PendingOffset]) -> Sequence[_Commit]:
+async def _begin_commits(topics: Topics, offsets: Iterable[PendingOffset]) -> Sequence[_AskedOffsets]:
     """Ask for offsets, in one turn of the loop, once their groups commit nothing: what was asked for before us must not
     land behind us."""
     by_group: dict[str, list[PendingOffset]] = {}
@@ -162,14 +162,14 @@ async def _begin_commits(topics: Topics, offsets: Iterable[PendingOffset]) -> Se
     return [_begin_commit(topics, group_id, pending) for group_id, pending in by_group.items()]
 
 
-def _begin_commit(topics: Topics, group_id: str, pending: Sequence[PendingOffset]) -> _Commit:
+def _begin_commit(topics: Topics, group_id: str, pending: Sequence[PendingOffset]) -> _AskedOffsets:
     """Ask for a group's offsets: those that no later commit has taken the place of."""
     try:
         coming = coming_offsets(topics, group_id, pending)
     except KafkaError as refusal:
-        return _Commit(pending, {}, refusal.with_traceback(None))
+        return _AskedOffsets(pending, {}, refusal.with_traceback(None))
     places = {partition: place for partition, (place, _) in coming.items()}
-    return _Commit(pending, places, topics.offsets.commit(group_id, dict(coming.values())))
+    return _AskedOffsets(pending, places, topics.offsets.commit(group_id, dict(coming.values())))
 
 
 def coming_offsets(
@@ -198,7 +198,7 @@ def as_committed(pending: PendingOffset) -> ConsumerOffset:
     )
 
 
-async def _refused_offsets(commits: Iterable[_Commit], left: _Left) -> list[PendingOffset]:
+async def _refused_offsets(commits: Iterable[_AskedOffsets], left: _Left) -> list[PendingOffset]:
     """Return the offsets that are to be committed again."""
     kept: list[PendingOffset] = []
     for commit in commits:
