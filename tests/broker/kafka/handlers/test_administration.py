@@ -1,9 +1,11 @@
 """What tools ask of a broker that here has a short answer: log dirs, elections, reassignments, producers, resources."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
+from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -67,6 +69,23 @@ async def test_a_partition_is_in_the_pool_that_it_is_written_to(start: Callable[
         {asked.name: [partition.partition_index for partition in asked.partitions] for asked in pool.topics}
         for pool in response.results
     ] == [{"stays": [0, 1]}, {"moves": [0]}]
+
+
+async def test_a_table_may_get_fewer_tablets_while_its_partitions_are_listed(
+    node: Node, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await node.create_topic("t", partitions=4)
+    topic = node.server.node.cell.current.topics.get("t")
+    assert topic is not None
+    turns = []
+
+    async def breathe(context: Context) -> None:
+        turns.append(context)
+        if len(turns) == 3:
+            topic.record = replace(topic.record, partitions=2)
+
+    monkeypatch.setattr(Context, "breathe", breathe)
+    assert sizes(await client.ask(DescribeLogDirsRequest(topics=None))) == {"t": [(0, False), (1, False)]}
 
 
 async def test_only_the_partitions_asked_for_that_are_here_are_in_the_log_dir(node: Node, client: Client) -> None:
