@@ -40,6 +40,12 @@ _WORDS = {
     ErrorCode.TOPIC_DELETION_DISABLED: "the broker has delete.topic.enable=false",
 }
 
+_CURES = {
+    ErrorCode.SECURITY_DISABLED: "Access rules are off: start the broker with the setting authorizer.class.name, as in"
+    " docs/access-rules.md.",
+}
+"""Cures, for codes whose message from a broker names the cause only."""
+
 
 class CommandError(Exception):
     """The command failed or cannot be done: exit status 1. The text names cause and cure."""
@@ -66,7 +72,8 @@ def words(code: ErrorCode, message: str | None = None) -> str:
 def check(code: ErrorCode, what: str, message: str | None = None) -> None:
     """CommandError, which says what could not be done, unless the code is NONE."""
     if code:
-        raise CommandError(f"{what}: {words(code, message)}")
+        text = f"{what}: {words(code, message)}"
+        raise CommandError(with_cure(text, _CURES[code]) if code in _CURES else text)
 
 
 def near(name: str, known: Iterable[str]) -> str:

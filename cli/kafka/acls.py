@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pqbroker.cli.kafka.cluster import Cluster
-from pqbroker.cli.refusals import CommandError, check, with_cure
-from pqbroker.protocol.errors import ErrorCode
+from pqbroker.cli.refusals import check
 from pqbroker.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from pqbroker.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 from pqbroker.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
@@ -22,7 +21,6 @@ ACL_OPERATIONS: Final[Mapping[str, int]] = {
     "two-phase-commit": 15,
 }  # fmt: skip
 ACL_PERMISSIONS: Final[Mapping[str, int]] = {"deny": 2, "allow": 3}
-_TURN_ON: Final = "Access rules are off: start the broker with authorizer.class.name (docs/access-rules.md)."
 
 
 class AclEntry(NamedTuple):
@@ -65,7 +63,7 @@ def describe_acls(cluster: Cluster, wanted: AclFilter) -> list[AclEntry]:
         permission_type=wanted.permission,
     )  # fmt: skip
     answer = cluster.ask(request, DescribeAclsResponse)
-    _check(answer.error_code, "cannot list access rules", answer.error_message)
+    check(answer.error_code, "cannot list access rules", answer.error_message)
     return sorted(
         AclEntry(
             found.resource_type, found.resource_name, found.pattern_type, rule.principal, rule.host, rule.operation,
@@ -87,7 +85,7 @@ def create_acls(cluster: Cluster, rules: Sequence[AclEntry]) -> None:
     ]  # fmt: skip
     answer = cluster.ask_controller(CreateAclsRequest(creations=creations), CreateAclsResponse)
     for rule, result in zip(rules, answer.results, strict=True):
-        _check(result.error_code, f"cannot add the access rule for {rule.principal}", result.error_message)
+        check(result.error_code, f"cannot add the access rule for {rule.principal}", result.error_message)
 
 
 def delete_acls(cluster: Cluster, wanted: Sequence[AclFilter]) -> list[AclEntry]:
@@ -103,7 +101,7 @@ def delete_acls(cluster: Cluster, wanted: Sequence[AclFilter]) -> list[AclEntry]
     answer = cluster.ask_controller(DeleteAclsRequest(filters=filters), DeleteAclsResponse)
     removed: set[AclEntry] = set()
     for result in answer.filter_results:
-        _check(result.error_code, "cannot remove access rules", result.error_message)
+        check(result.error_code, "cannot remove access rules", result.error_message)
         for rule in result.matching_acls:
             check(rule.error_code, "cannot remove an access rule", rule.error_message)
             removed.add(AclEntry(
@@ -111,16 +109,6 @@ def delete_acls(cluster: Cluster, wanted: Sequence[AclFilter]) -> list[AclEntry]
                 rule.permission_type,
             ))  # fmt: skip
     return sorted(removed)
-
-
-def _check(code: ErrorCode, what: str, message: str | None) -> None:
-    """CommandError, with the cure where the broker has no access rules."""
-    try:
-        check(code, what, message)
-    except CommandError as error:
-        if code != ErrorCode.SECURITY_DISABLED:
-            raise
-        raise CommandError(with_cure(str(error), _TURN_ON)) from None
 
 
 def _word(words: Mapping[str, int], code: int) -> str:

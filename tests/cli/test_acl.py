@@ -75,3 +75,13 @@ def test_the_rights_that_each_request_needs_are_listed(say: Shell, running: Brok
     lines = say.raw("acl", "needs", "--http", running.http).output.splitlines()
     assert any(line.split(maxsplit=1) == ["Fetch", "Read on topic"] for line in lines)
     assert any(line.startswith("GET /v1/node") and line.endswith("Describe on cluster") for line in lines)
+
+
+def test_a_broker_without_access_rules_names_the_setting(capsys: pytest.CaptureFixture[str]) -> None:
+    with memory_broker() as plain:
+        say = Shell(plain.kafka, capsys)
+        for words in (("list",), ("add", "--allow", "User:ann", "--operation", "read", "--topic", "t")):
+            said = say("acl", *words)
+            assert said.status == 1
+            assert "No Authorizer is configured" in said.errors
+            assert "authorizer.class.name" in said.errors
