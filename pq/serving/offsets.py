@@ -431,7 +431,7 @@ class _Planned(NamedTuple):
     state: ConsumerOffset | None
     tablet: KeyValueTablet
     command: Command
-    cell: object
+    shard: object
 
 
 class OffsetChanges:
@@ -456,13 +456,13 @@ class OffsetChanges:
         except KafkaError as refusal:
             self.outcomes[partition] = refusal.with_traceback(None)  # its frames hold the outcomes
             return
-        self.planned.append(_Planned(partition, server, state, tablet, command, tablet.storage.cell))
+        self.planned.append(_Planned(partition, server, state, tablet, command, tablet.storage.shard))
 
     def by_cell(self) -> "list[OffsetChanges]":
         """The changes of each cell; they share the outcomes. Thousands are sorted in one turn of the loop."""
         shares: dict[object, list[_Planned]] = {}
         for item in self.planned:
-            place = (item.cell, self._way_of(item)) if self._ways else item.cell
+            place = (item.shard, self._way_of(item)) if self._ways else item.shard
             shares.setdefault(place, []).append(item)
         return [self._part(share) for share in shares.values()]
 

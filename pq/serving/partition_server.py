@@ -5,7 +5,6 @@ Writing is in writer.py, reading in reader.py, deleting in partition_retention.p
 
 from collections.abc import Awaitable, Sequence
 from functools import partial
-from typing import Final
 
 from pqbroker.pq.log.batch_admission import why_closed
 from pqbroker.pq.log.batch_run import Batches
@@ -44,9 +43,6 @@ from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablets.tablet import USER_CHANNEL, TabletStorage
 from pqbroker.storage.unreadable import StoredUnreadable
 
-_EVERYTHING: Final = Closed.EVERYTHING
-"""Looked up once: a member of an enum costs a call in Python 3.11, and thousands are configured at once."""
-
 
 class PartitionServer:
     """One partition as the broker sees it. Writes are taken in the order of the calls."""
@@ -72,7 +68,7 @@ class PartitionServer:
         """State below, for readers and administration; callers must not change it."""
         self.index = partition.index
         self.leader_epoch = partition.generation
-        self.is_unmounted = partition.settings.closed.get(partition.index) is _EVERYTHING
+        self.is_unmounted = partition.settings.closed.get(partition.index) is Closed.EVERYTHING
         """True while the tablet of a table is unmounted: reads and writes are refused (D.2)."""
         self.watchers = Watchers()
         self.writer = Writer(partition, kv, memory, time, self.watchers.notify)
@@ -249,7 +245,7 @@ class PartitionServer:
         if settings.topic is not state.settings.topic:
             self._quota = write_quota(settings.topic, self._clock())
         state.settings = settings
-        self.is_unmounted = settings.closed.get(self.index) is _EVERYTHING
+        self.is_unmounted = settings.closed.get(self.index) is Closed.EVERYTHING
         return self.watchers if self.is_unmounted and not was_unmounted and self.watchers else None
 
     def stop(self) -> None:
@@ -279,8 +275,8 @@ class PartitionServer:
 def _check_served(partition: Partition, writer: Writer) -> None:
     """KafkaError CORRUPT_MESSAGE or NOT_LEADER_OR_FOLLOWER when every call fails."""
     _check_readable(partition)
-    if partition.settings.closed.get(partition.index) is _EVERYTHING:
-        raise TabletClosed(ErrorCode.NOT_LEADER_OR_FOLLOWER, partition.index, _EVERYTHING)
+    if partition.settings.closed.get(partition.index) is Closed.EVERYTHING:
+        raise TabletClosed(ErrorCode.NOT_LEADER_OR_FOLLOWER, partition.index, Closed.EVERYTHING)
     if writer.state >= LOSING:
         raise not_leader()
 

@@ -313,8 +313,8 @@ class TabletStorage:
         return self._shard is other._shard
 
     @property
-    def cell(self) -> object:
-        """An object that all tablets have in common whose changes one commit can hold."""
+    def shard(self) -> object:
+        """Return what tells tablets whose changes one commit can hold from others: to be compared only."""
         return self._shard
 
     async def scan(self, lo: bytes, hi: bytes | None, rows_max: int) -> list[tuple[bytes, bytes]]:
