@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pqbroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from pqbroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pqbroker.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -37,16 +38,22 @@ from pqbroker.protocol.messages.offset_delete import (
 )
 from pqbroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from pqbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pqbroker.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from tests.broker.conftest import make_batch, produce_request
 from tests.broker.wire import request_frame
 from tests.support.attacked import Attacked, Caller, attacked
-from tests.support.crowding import Crowding
 
 PARTITIONS = 9_900
 FETCHES = 100
 TOPICS = 5_000
 TABLETS = 9_000
 GROUPS = 9_000
+PENDING_OFFSETS = 1_900
+"""Offsets of one transaction beside 9 900 partitions; a few hundred more would be refused."""
 AT_ONCE = 100
 """Requests on their way together."""
 EVENTS = 3
@@ -69,16 +76,16 @@ class Measured:
     running_share: float = 1.0
     """Part of the time in which the broker's loop had a processor, of that in which it wanted one."""
     slowness: float = 1.0
-    """How many times longer than an ordinary core this one took meanwhile."""
+    """How many times longer than an ordinary core this one has taken since the broker's start."""
 
     @property
     def own_p99_s(self) -> float:
-        """What others would have waited on an ordinary core where no other programs run."""
+        """Return how long others would have waited on an ordinary core where no other programs run."""
         return self.p99_s * self.running_share / self.slowness
 
     @property
     def own_turn_s(self) -> float:
-        """What the longest turn would have taken on an ordinary core."""
+        """Return how long the longest turn would have been on an ordinary core."""
         return self.turn_s / self.slowness
 
     def __str__(self) -> str:
@@ -110,12 +117,11 @@ def measured(node: Attacked) -> Iterator[Measured]:
     ran_s, waited_s = _scheduled_s(node.broker.pid)
     thread.start()
     try:
-        with Crowding() as crowding:
-            yield found
+        yield found
     finally:
         is_over.set()
         thread.join()
-        found.slowness = crowding.slowness
+        found.slowness = node.crowding.slowness
         ended_s, delayed_s = _scheduled_s(node.broker.pid)
         found.running_share = (ended_s - ran_s) / (ended_s - ran_s + delayed_s - waited_s)
         took.sort()
@@ -220,7 +226,7 @@ def wide_produce(node: Attacked, count: int) -> None:
 
 
 def wide_transaction(node: Attacked, count: int) -> None:
-    """A transaction over many partitions, and where they lie."""
+    """A transaction over many partitions, with offsets of many, and where these lie."""
     with node.connect() as caller:
         producer = caller.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4)
     own = {"v3_and_below_transactional_id": "x", "v3_and_below_producer_id": producer.producer_id,
@@ -229,15 +235,27 @@ def wide_transaction(node: Attacked, count: int) -> None:
     end = EndTxnRequest(
         transactional_id="x", producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, committed=True
     )
+    offsets = TxnOffsetCommitRequest(
+        transactional_id="x", group_id="g", producer_id=producer.producer_id, producer_epoch=producer.producer_epoch,
+        topics=[TxnOffsetCommitRequestTopic(name="wide", partitions=[
+            TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=0, committed_metadata="")
+            for index in range(min(count, PENDING_OFFSETS))
+        ])],
+    )  # fmt: skip
+    group = AddOffsetsToTxnRequest(
+        transactional_id="x", group_id="g", producer_id=producer.producer_id, producer_epoch=producer.producer_epoch
+    )
     ask(
-        node, (AddPartitionsToTxnRequest(**own, v3_and_below_topics=[topic]), 3), (end, 3),
+        node, (AddPartitionsToTxnRequest(**own, v3_and_below_topics=[topic]), 3), (group, 3), (offsets, 3), (end, 3),
         (DescribeLogDirsRequest(topics=None), 4),
     )  # fmt: skip
     started = time.perf_counter()
     with node.connect() as caller:
         while caller.ask(DescribeTransactionsRequest(transactional_ids=["x"]), 0).transaction_states[0].topics:
             time.sleep(PAUSE_S)
-    report(node, "its markers", started)
+        fetched = caller.ask(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)]), 8)
+    assert len(fetched.groups[0].topics[0].partitions) == min(count, PENDING_OFFSETS)
+    report(node, "its markers and offsets", started)
 
 
 def ask(node: Attacked, *requests: tuple[object, int]) -> None:

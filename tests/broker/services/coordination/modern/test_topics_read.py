@@ -1,6 +1,6 @@
 """Ids and hash of the topics that members read follow what the node has."""
 
-from pqbroker.broker.services.coordination.modern.topics_read import topic_ids, topics_hash
+from pqbroker.broker.services.coordination.modern.topics_read import _topic_hash, hash_ahead, topic_ids, topics_hash
 from tests.broker.services.coordination.modern.rig import Rig
 
 
@@ -39,3 +39,17 @@ def test_the_hash_changes_with_each_topic_that_is_read_and_with_no_other() -> No
     assert topics_hash(rig.group, rig.topics) == hashes[-1]
     rig.topics.remove("u")
     assert topics_hash(rig.group, rig.topics) == hashes[2]
+
+
+def test_a_step_ahead_is_one_topic_whose_hash_is_kept() -> None:
+    rig = Rig()
+    names = [f"ahead-{number}" for number in range(3)]
+    rig.join("m", *names, "missing")
+    for name in names:
+        rig.topics.put(name, 1)
+    hashes = _topic_hash.cache_info
+    before = hashes().misses
+    steps = hash_ahead([*names, "missing"], rig.topics)
+    assert [hashes().misses - before for _ in steps] == [1, 2, 3, 3]
+    topics_hash(rig.group, rig.topics)
+    assert hashes().misses - before == 3
