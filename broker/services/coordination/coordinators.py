@@ -8,8 +8,9 @@ import asyncio
 import uuid
 import zlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
 from pqbroker.broker.ground.turns import Turns
 from pqbroker.broker.services.coordination.assignors import assignors_named
@@ -207,8 +208,18 @@ class Coordinators:
             check_new_group(group_id, self._limits, payer)
             self._modern_of(group_id).give_up_empty(group_id)
         hosted = groups.host(group_id, payer)
-        joining.join(hosted.group, request, answer, groups.now_ms())
+        joining.join(hosted.group, request, partial(self._joined, group_id, request, answer), groups.now_ms())
         groups.follow(hosted)
+
+    def _joined(self, group_id: str, request: Join, answer: Callable[[Joined], None], joined: Joined) -> None:
+        """Answer a join; one that waited while its group became one of KIP-848 is a join of that. Apache Kafka has the
+        client ask again, which librdkafka tells its user as an error."""
+        is_moved = joined.error == ErrorCode.REBALANCE_IN_PROGRESS and self.is_serving
+        modern = self.modern_group(group_id) if is_moved else None
+        if modern is None:
+            answer(joined)
+        else:
+            self._modern_of(group_id).classic_join(modern, replace(request, member_id=joined.member_id), answer)
 
     def sync(self, group_id: str, request: Sync, answer: Callable[[Synced], None]) -> None:
         """`answer` is called once, in this call or when the assignment is stored."""

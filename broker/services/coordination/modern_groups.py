@@ -263,9 +263,9 @@ class ModernGroups:
         for member in group.members.values():
             if member.subscription.classic is not None:
                 membership.renew(group, member, around)
-        self._classic.give_up(group_id)
         self._deleting.pop(group_id, None)
         self._hosted[group_id] = group
+        self._classic.give_up(group_id)  # those who wait to join it join this group
         self._follow_heartbeat(group, request, answered, answer)
 
     def _leave(self, group_id: str, request: MemberHeartbeat, answered: WaitingMember) -> None:
