@@ -25,6 +25,8 @@ KAFKA, HTTP, DATA = "127.0.0.1:9092", "127.0.0.1:8092", "./data"
 LISTEN_KAFKA, LISTEN_HTTP, DATA_DIR = "PQBROKER_LISTEN_KAFKA", "PQBROKER_LISTEN_HTTP", "PQBROKER_DATA_DIR"
 _PROTOCOL_MAP = "listener.security.protocol.map"
 _SCHEMES = {"http": SecurityProtocol.PLAINTEXT, "https": SecurityProtocol.SSL}
+_PROTECTIONS = ("SASL", "SSL", "TLS")
+"""Parts of a listener's name that promise a protection."""
 _KAFKAS_FILE = "meta.properties"
 """File in every log directory of Apache Kafka."""
 
@@ -52,6 +54,8 @@ def choose_locations(options: Options, environment: Mapping[str, str], texts: Ma
     kafka = _kafka(options, environment, texts)
     if _PROTOCOL_MAP in texts:
         kafka = with_protocols(kafka, parse_protocol_map(texts[_PROTOCOL_MAP]))
+    else:
+        _check_names(kafka)
     return Locations(kafka, _http(options, environment, texts), _data(options, environment, texts))
 
 
@@ -66,6 +70,18 @@ def _kafka(options: Options, environment: Mapping[str, str], texts: Mapping[str,
     left_out = known["controller.listener.names"].parse(texts.get("controller.listener.names", ""))
     items = [one for one in known["listeners"].parse(texts["listeners"]) if one.partition("://")[0] not in left_out]
     return _named("listeners", ",".join(_with_host(one) for one in items))
+
+
+def _check_names(listeners: tuple[Listener, ...]) -> None:
+    """AddressError for a name such as SASLSSL, which would be plain although it promises a protection."""
+    for listener in listeners:
+        name = listener.name.upper()
+        if name not in SecurityProtocol.__members__ and any(word in name for word in _PROTECTIONS):
+            raise AddressError(
+                f"the listener {listener.name} would be plain and without a login, since its name is no security "
+                f"protocol; write one of {', '.join(SecurityProtocol.__members__)}, or name its protocol in "
+                f"{_PROTOCOL_MAP}, such as {listener.name}:SASL_SSL"
+            )
 
 
 def _with_host(item: str) -> str:

@@ -66,6 +66,15 @@ def test_a_listener_without_a_map_is_what_its_name_says() -> None:
     assert [each.protocol.value for each in found] == ["SSL", "PLAINTEXT"]
 
 
+@pytest.mark.parametrize("name", ["SASLPLAINTEXT", "SASL_SLL", "tls", "MY_SSL"])
+def test_a_name_that_promises_a_protection_has_it_or_is_refused(name: str) -> None:
+    options = Options(f"{name}://127.0.0.1:1", None, None)
+    with pytest.raises(AddressError, match=f"the listener {name} would be plain"):
+        choose_locations(options, {}, {})
+    (one,) = choose_locations(options, {}, {"listener.security.protocol.map": f"{name}:SSL"}).kafka
+    assert one.protocol.value == "SSL"
+
+
 def test_http_is_encrypted_by_its_scheme_or_a_setting() -> None:
     encrypted = {"pqbroker.http.security.protocol": "SSL"}
     assert str(choose_locations(Options(None, "https://127.0.0.1:1", None), {}, {}).http) == "https://127.0.0.1:1"
