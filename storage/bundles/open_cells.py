@@ -6,7 +6,7 @@ from types import MappingProxyType
 from pqbroker.storage.blobs.blob_storage import BlobStorage
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE
 from pqbroker.storage.bundles.hive import CellState, Hive
-from pqbroker.storage.bundles.placement import Elsewhere, place
+from pqbroker.storage.bundles.placement import Elsewhere, NoHealthyCell, place
 from pqbroker.storage.engine import StoreFailed
 from pqbroker.storage.faults import Faults
 from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
@@ -82,6 +82,8 @@ class OpenCells:
         """The cells of `count` new tablets of a bundle: those that take writes, if any does. `among` returns True for
         a cell that may be one. NoHealthyCell."""
         healthy = {cell: held for cell, held in self._healthy(bundle) if among(cell)}
+        if not healthy and self._hive is not None and bundle not in self._hive.bundles:
+            raise NoHealthyCell(bundle, exists=False)
         written = {cell: count for cell, count in healthy.items() if not self._is_reading_only(cell)}
         return place(count, bundle, written or healthy)
 

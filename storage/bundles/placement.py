@@ -11,10 +11,14 @@ Elsewhere = Mapping[CellId, Mapping[TabletId, int]]
 
 
 class NoHealthyCell(Exception):
-    """The bundle has no open cell for a tablet."""
+    """The bundle has no open cell for a tablet, or does not exist."""
 
-    def __init__(self, bundle: str) -> None:
-        super().__init__(f"No healthy tablet cells in bundle {bundle!r}: add one, or wait until one is open again")
+    def __init__(self, bundle: str, *, exists: bool = True) -> None:
+        without_cell = "add one, or wait until one is open again; `pqbroker cell list` shows why one is not open"
+        without_bundle = "there is no such bundle, and `pqbroker bundle list` lists them"
+        super().__init__(
+            f"No healthy tablet cells in bundle {bundle!r}: {without_cell if exists else without_bundle}"
+        )
         self.bundle = bundle
 
 

@@ -204,7 +204,10 @@ async def test_a_bundle_without_a_healthy_cell_refuses_by_name(web: Web) -> None
     body = {"name": "t", "partitions": 1, "config": {"pq.bundle": "empty"}}
     status, code, message = await web.refusal("POST", "/v1/topics", body)
     assert (status, code) == (409, ErrorCode.POLICY_VIOLATION.name)
-    assert message.startswith("No healthy tablet cells in bundle 'empty'")
+    assert message.startswith("No healthy tablet cells in bundle 'empty': add one")
+    status, code, message = await web.refusal("POST", "/v1/topics", {**body, "config": {"pq.bundle": "epmty"}})
+    assert (status, code) == (409, ErrorCode.POLICY_VIOLATION.name)
+    assert message.startswith("No healthy tablet cells in bundle 'epmty': there is no such bundle")
 
 
 async def test_cells_run_where_the_filter_of_their_bundle_says(serve: Serve) -> None:
