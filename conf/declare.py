@@ -4,6 +4,7 @@ the many without effect. A table is read for these, since a class with a field f
 Nothing is loaded here; `conf.load` reads files, environment and flags.
 """
 
+import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -116,10 +117,11 @@ class Declaration:
             try:
                 self.read(value)
             except ValueError as wrong:
-                raise ConfigError(f"{self.name} is {value!r}: {wrong}") from None
+                raise ConfigError(f"{self.name} is {self.format(value)!r}: {wrong}") from None
         values = value if isinstance(value, tuple) else (value,)
         if self.choices and not all(item in self.choices for item in values):
-            raise ConfigError(f"{self.name} is {self.format(value)!r}; choose from {', '.join(self.choices)}")
+            choices = ", ".join(choice or "'' (empty)" for choice in self.choices)
+            raise ConfigError(f"{self.name} is {self.format(value)!r}; choose from {choices}")
         if self.pattern and not all(re.fullmatch(self.pattern, item) for item in values):
             raise ConfigError(f"{self.name} is {self.format(value)!r}; it must have the form {self.pattern}")
 
@@ -266,7 +268,8 @@ def changed(settings: S, texts: Mapping[str, str]) -> S:
     known = {name: declared(type(settings), name) for name in texts}
     unknown = [name for name, one in known.items() if one is None]
     if unknown:
-        raise ConfigError(f"unknown setting {', '.join(sorted(unknown))}")
+        near = difflib.get_close_matches(unknown[0], declarations(type(settings)), n=1) if len(unknown) == 1 else []
+        raise ConfigError(f"unknown setting {', '.join(sorted(unknown))}{f'; did you mean {near[0]}?' if near else ''}")
     values: dict[str, Any] = {}
     for name, text in texts.items():
         one = known[name]

@@ -105,7 +105,7 @@ log.retention.check.interval.ms=300000
         ("a\\\nb=1\nnode.id=x", ":1: unknown setting ab"),
         ("ssl.client.auth=maybe", ":1: ssl.client.auth is 'maybe'; choose from none, requested, required"),
         ("listener.name.a.ssl.nothing=1", ":1: unknown setting listener.name.a.ssl.nothing"),
-        ("authorizer.class.name=a.B", ":1: authorizer.class.name is 'a.B'; choose from "),
+        ("authorizer.class.name=a.B", ":1: authorizer.class.name is 'a.B'; choose from '' (empty), org"),
     ],
 )
 def test_a_mistake_in_the_file_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
