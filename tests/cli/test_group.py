@@ -1,5 +1,6 @@
 """`pqbroker group`, at our broker and at Apache Kafka."""
 
+import re
 import signal
 from collections.abc import Callable
 
@@ -7,6 +8,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from tests.cli.shell import TIMEOUT_S, Shell, start
+from tests.support.cli_page import KEYS
 from tests.support.waiting import wait_until
 
 
@@ -28,11 +30,13 @@ def offsets(shell: Shell, group: str) -> list[tuple[int, int, int]]:
 def test_groups_are_listed(shell: Shell, group: str) -> None:
     listed = {each["group"]: each for each in shell("group", "list", "--json").objects}
     assert listed[group]["state"] == "Empty"
+    assert ", ".join(listed[group]) == KEYS["group list"]
     assert any(line.startswith(group) for line in shell("group", "list").output.splitlines())
 
 
 def test_a_description_says_how_far_behind_a_group_is(shell: Shell, filled: str, group: str) -> None:
     described = shell("group", "describe", group, "--json").object
+    assert list(described) == re.sub(r" \(.*?\)", "", KEYS["group describe"]).split(", ")
     assert {key: described[key] for key in ("group", "state", "members")} == {
         "group": group, "state": "Empty", "members": [],
     }  # fmt: skip

@@ -136,7 +136,8 @@ KEYS = {
     "consume": "topic, partition, offset, timestamp, key, value, headers (key, value)",
     "group list": "group, state, protocol_type, type",
     "group describe": (
-        "group, type, state, protocol, epoch, target_epoch, members (member, client, host, partitions), "
+        "group, type, state, protocol, epoch, target_epoch, members (member, client, host, partitions; of the "
+        "consumer protocol epoch, assigned, target), "
         "offsets (topic, partition, offset, end, lag, member, client, host)"
     ),
     "group reset": "group, dry_run, offsets (topic, partition, before, offset)",
