@@ -21,7 +21,7 @@ ANSWER_BYTES_MAX = 256 << 20
 _PIECE_BYTES = 256 << 10
 
 _LOG_IN = (
-    "Log in with --user NAME and the password in PQBROKER_PASSWORD; or without --user, and a token in PQBROKER_TOKEN."
+    "Log in with --user NAME and the password in PQBROKER_PASSWORD, or with a token in PQBROKER_TOKEN, and no --user."
 )
 _CURES = {
     "UNKNOWN_TOPIC_OR_PARTITION": "`pqbroker topic list` lists the topics, `pqbroker table list` the tables.",

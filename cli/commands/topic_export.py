@@ -61,7 +61,7 @@ def export(
     if json:
         show_json({"topic": topic, "file": str(file), "records": count, "bytes": size})
     else:
-        say(f"{count} records of {topic} in {file}, {show_bytes(size)}")
+        say(f"{count} record{'s' * (count != 1)} of {topic} in {file}, {show_bytes(size)}")
 
 
 @contextlib.contextmanager

@@ -70,6 +70,14 @@ def test_a_refused_rule_is_told_with_its_cause(say: Shell) -> None:
     assert "no colon is present" in said.errors
 
 
+def test_without_access_rules_the_cure_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with memory_broker() as plain:
+        for words in (("add", "--allow", "User:a", "--operation", "read", "--topic", "t"), ("list",)):
+            said = Shell(plain.kafka, capsys)("acl", *words)
+            assert said.status == 1
+            assert said.errors.endswith("start the broker with the setting authorizer.class.name, as in docs/access-rules.md.\n")
+
+
 def test_the_rights_that_each_request_needs_are_listed(say: Shell, running: Broker) -> None:
     assert running.http is not None
     lines = say.raw("acl", "needs", "--http", running.http).output.splitlines()

@@ -33,6 +33,8 @@ def test_bundles_and_cells_are_made_shown_changed_and_removed(say: Callable[...,
     option = "clock_cluster_tag=7"
     changed = say("bundle", "set", "fast", "--option", option, "--option", "changelog_account=a", "--json").object
     assert (changed["options"]["clock_cluster_tag"], changed["options"]["changelog_account"]) == (7, "a")
+    said = say("bundle", "set", "fast", "--filter", "!old")
+    assert said.output.startswith("changed bundle fast; its health is good\n")
     assert ["fast", "good", "!old", "1"] in [line.split() for line in say("bundle", "list").output.splitlines()]
     assert say("bundle", "remove", "fast", "--yes").status == 1
     assert say("cell", "remove", "1").status == 2
@@ -48,6 +50,7 @@ def test_bundles_and_cells_are_made_shown_changed_and_removed(say: Callable[...,
         (("cell", "remove", "0", "--yes"), 1, "the system cell"),
         (("bundle", "create", "b", "--filter", "a&&b"), 1, "invalid at character 3"),
         (("bundle", "set", "default", "--option", "peer_count"), 2, "give NAME=VALUE"),
+        (("cell", "move", "9", "--node", "2"), 1, "there is no cell 9. `pqbroker bundle list` and"),
         (("bundle", "set", "default", "--option", "peer_count=2"), 1, "give 1 to 1"),
     ],
 )

@@ -29,4 +29,5 @@ def test_levels_are_listed_raised_and_lowered(running: Broker, capsys: pytest.Ca
     assert status == 1
     assert "without setting the upgrade type" in errors
     assert run("upgrade", "transaction.version=two")[0] == 2
+    assert "supports versions 0-2. `pqbroker features list` lists" in run("upgrade", "transaction.version=9")[2]
     assert '"level": 2' in run("upgrade", "transaction.version=2", "--json")[1]

@@ -53,6 +53,7 @@ def test_a_consumer_is_registered_pulls_advances_and_leaves(shell: QueueShell, q
     refused = shell("advance", queue, "billing", "--to", "2", "--if-at", "0")
     assert refused.status == 1
     assert "stands at row 1" in refused.errors
+    assert "leave --if-at out" in refused.errors
     assert shell("advance", f"//{queue}", "billing", "--to", "2", "--if-at", "1").status == 0
     assert "billing (vital)" in shell("list", "--consumer", "billing").output
     assert shell("unregister", queue, "billing").status == 2

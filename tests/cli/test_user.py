@@ -112,6 +112,18 @@ def test_a_token_logs_in_over_http_until_it_is_revoked(
     assert typed.raw("token", "list", *http).output == "no tokens; `pqbroker token create` makes one\n"
 
 
+def test_a_token_for_no_user_is_refused_with_cause_and_cure(
+    locked: Broker, typed: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = typed.raw("token", "create", "--for", "nobody", "--http", locked.http)
+    assert said.status == 1
+    assert "there is no user nobody; a token is for a user of the broker. `pqbroker user list` lists" in said.errors
+    monkeypatch.delenv("PQBROKER_USER")
+    with memory_broker() as plain:
+        said = typed.raw("token", "create", "--http", plain.http)
+    assert "the caller has not logged in; a token is for a user" in said.errors
+
+
 def test_further_users_of_a_fixture_log_in(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with memory_broker(users={"root": "r", "bob": "b"}) as running:
         monkeypatch.setenv("PQBROKER_USER", "bob")

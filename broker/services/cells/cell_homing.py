@@ -67,7 +67,7 @@ class CellHoming:
     async def give(self, cell: CellId, node: int) -> None:
         """Give a cell to a node, which may have it already. BundleRefused."""
         if cell != SYSTEM_CELL and cell not in self._hive.cells:
-            raise BundleRefused(f"there is no cell {cell}; `pqbroker cell list` shows the cells")
+            raise BundleRefused(f"there is no cell {cell}")
         if self._place.count == 1 or cell == SYSTEM_CELL:
             if node == 1:
                 return

@@ -49,7 +49,8 @@ async def create_token(caller: UsersCaller, wanted: NewToken) -> TokenRecord:
     node = caller.node
     scheme = node.cell.current.scheme
     if find_user(scheme, wanted.user) is None:
-        raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no user {wanted.user}; a token is for a user")
+        cause = f"there is no user {wanted.user}" if wanted.user else "the caller has not logged in"
+        raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"{cause}; a token is for a user of the broker")
     if len(wanted.note.encode()) > NOTE_BYTES_MAX:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"the note is longer than {NOTE_BYTES_MAX} bytes")
     now_ms = node.clock()
