@@ -33,7 +33,7 @@ ON_DISK = frozenset(("how-to.md",))
 """Pages whose commands need a data directory."""
 RUN = (
     "sorted-tables.md", "transactions.md", "queues.md", "concepts-log.md", "compacted-topics.md", "how-to.md", "sql.md",
-    "tables.md",
+    "tables.md", "search.md",
 )  # fmt: skip
 
 
