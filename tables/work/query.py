@@ -191,7 +191,7 @@ def _explain(connection: Any, parsed: Parsed, wanted: Sequence[Scan], tally: Tal
 
 
 def _refusal(error: Any, wanted: Collection[Scan | Catalog]) -> QueryRefused:
-    text = str(error).partition("\n\n")[0]
+    text = str(error).partition("\n\n")[0].partition("\n\tCandidate functions")[0]
     if no_column := _NO_COLUMN.search(text):
         known = list(dict.fromkeys(name for each in wanted for name in each.types))
         reasons = [each.view.reason for each in wanted if isinstance(each, TopicScan) and each.view.reason]

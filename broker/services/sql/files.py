@@ -26,6 +26,16 @@ def place_of(relation: str, settings: BrokerSettings) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
+def missing_file(relation: str, settings: BrokerSettings) -> str:
+    """Return a hint for a relation that was not found, and is named like a file; empty for others."""
+    if settings.sql_files_directory or file_of(relation) is None:
+        return ""
+    return (
+        ", no such file came with the query (`pqbroker sql --upload FILE`), and pqbroker.sql.files.directory, which "
+        "holds local files, is not set"
+    )
+
+
 def without_missing(names: Sequence[str], settings: BrokerSettings) -> Sequence[str]:
     """Return the names but for those of files that do not exist; it waits for a disk. Others are not looked at."""
     places = {name: place for name in names if (place := place_of(name, settings)) is not None}

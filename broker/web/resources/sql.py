@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pqbroker.broker.ground.access import AclOperation, check_access
-from pqbroker.broker.services.sql.files import place_of
+from pqbroker.broker.services.sql.files import missing_file, place_of
 from pqbroker.broker.services.sql.listing import Listing
 from pqbroker.broker.services.sql.query import OtherReads, Query, Question, check_files, check_params
 from pqbroker.broker.services.sql.topic_reads import NodeReads, TopicParts, TopicReads
@@ -117,7 +117,8 @@ class CallersTargets:
             names = islice(call.node.cell.current.topics.names(or_static=True), _NEAR_AMONG)
             known = [each.record.name for each in every_topic(call, AclOperation.DESCRIBE, names, or_static=True)]
             near = get_close_matches(name, known, 1, _LIKENESS_MIN)
-            raise unknown_topic(name, f"; did you mean {near[0]!r}?" if near else "") from None
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise unknown_topic(name, hint or missing_file(name, call.node.settings)) from None
         return topic
 
     def parts_away(self, names: Sequence[str]) -> Mapping[int, TopicParts]:

@@ -289,6 +289,7 @@ def test_an_explanation_says_what_was_read(sql: Sql) -> None:
         ("SELECT * FROM peple", 404, "UNKNOWN_TOPIC_OR_PARTITION", "did you mean 'people'?"),
         ("SELECT nothing FROM people", 400, "QUERY_FAILED", "no column 'nothing'"),
         ("SELECT p.nothing FROM people AS p", 400, "QUERY_FAILED", "no column 'nothing'"),
+        ("SELECT * FROM files.p.csv", 404, "UNKNOWN_TOPIC_OR_PARTITION", "pqbroker.sql.files.directory, which holds"),
         ("SELECT * FROM read_csv('/etc/passwd')", 400, "NOT_A_QUERY", "function read_csv"),
         ("SELEC * FROM people", 400, "INVALID_QUERY", ""),
         ("SELECT", 400, "QUERY_FAILED", ""),
@@ -458,3 +459,10 @@ def test_a_limit_reads_little_more_than_it_answers(sql: Sql) -> None:
     assert explained["bytes_read"] < 128 << 10
     assert len(sql.rows("SELECT * FROM long LIMIT 20")) == 20
     assert sql.rows("SELECT count(*) AS n, count(DISTINCT timestamp_ms) AS d FROM long") == [{"n": 24, "d": 24}]
+
+
+def test_a_wrong_operand_is_refused_without_the_list_of_all_right_ones(sql: Sql) -> None:
+    _, data = sql.ask("SELECT value + 1 FROM people")
+    message = json.loads(data)["error"]["message"]
+    assert "'+(BLOB, INTEGER_LITERAL)'" in message
+    assert "\n" not in message
