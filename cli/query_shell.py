@@ -99,7 +99,8 @@ class QueryShell:
         elif name == "\\format":
             tell(f"the format is {self._form}; give one of {', '.join(FORMS)}")
         else:
-            tell(f"{' '.join(words)[:100]} is no command{near(name, _COMMANDS)}; \\? lists them")
+            hint = near(name, _COMMANDS) or "\\? lists them"
+            tell(f"{' '.join(words)[:100]} is no command; {hint}")
 
 
 _COMMANDS: Final[Mapping[str, None]] = dict.fromkeys(("\\format", "\\timing", "\\q", "\\?"))

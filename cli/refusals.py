@@ -78,9 +78,11 @@ def check(code: ErrorCode, what: str, message: str | None = None) -> None:
 
 def near(name: str, known: Iterable[str]) -> str:
     """`did you mean …?` when a word of ours, such as an option, is spelled nearly so; else an empty text."""
-    found = difflib.get_close_matches(name, list(known), n=_NEAR_MAX)
-    likeness = [difflib.SequenceMatcher(None, name, each).ratio() for each in found]
-    return _question([each for each, like in zip(found, likeness, strict=True) if like > likeness[0] - _NEAR_BEST])
+    spelled = {each.lstrip("-"): each for each in known}  # dashes, which all options have, are no likeness
+    found = difflib.get_close_matches(name.lstrip("-"), spelled, n=_NEAR_MAX)
+    likeness = {each: difflib.SequenceMatcher(None, name.lstrip("-"), each).ratio() for each in found}
+    least = max(likeness.values(), default=0.0) - _NEAR_BEST
+    return _question([spelled[each] for each, like in likeness.items() if like > least])
 
 
 def near_name(name: str, known: Iterable[str]) -> str:

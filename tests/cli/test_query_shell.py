@@ -84,13 +84,14 @@ def test_an_error_is_printed_and_the_shell_continues(capsys: pytest.CaptureFixtu
 
 
 def test_commands_change_form_and_timing(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = ("x;", "\\timing", "y;", "\\timing off", "\\format xml", "\\formt", "\\?", "\\q", "z;")
+    lines = ("x;", "\\timing", "y;", "\\timing off", "\\format xml", "\\formt", "\\zzz", "\\?", "\\q", "z;")
     said = served("\\format json", *lines)
     assert said == [("x", "json"), ("y", "json")]
     captured = capsys.readouterr()
     assert captured.err.count(" ms\n") == 1
     assert "give one of table, json, csv" in captured.err
-    assert "\\formt is no command" in captured.err
+    assert "\\formt is no command; did you mean \\format?" in captured.err
+    assert "\\zzz is no command; \\? lists them" in captured.err
     assert "Ctrl-C ends a query" in captured.out
 
 

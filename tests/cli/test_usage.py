@@ -57,6 +57,7 @@ def test_every_command_has_an_example_a_broker_and_json() -> None:
         (["topic", "zzz"], ["no such command 'zzz'; `pqbroker topic` alone lists the commands"]),
         (["topic", "create"], ["missing argument 'TOPIC'", "example: pqbroker topic create orders"]),
         (["topic", "create", "a", "--partition", "3"], ["no such option --partition; did you mean --partitions?"]),
+        (["sql", "--format", "csv", "SELECT 1"], ["no such option --format; --help lists the options"]),
         (["topic", "create", "a", "-x"], ["no such option -x; --help lists the options"]),
         (["topic", "create", "a", "--partiton", "3"], ["did you mean --partitions?\n"]),
         (["topic", "list", "more"], ["unexpected 'more': the command takes no more arguments"]),
