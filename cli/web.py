@@ -33,7 +33,7 @@ _CURES = {
     "STATIC_TABLE": "`pqbroker sql` reads it; `pqbroker table alter --dynamic` makes it a topic again.",
     "NOT_SORTED": "`pqbroker table select` and `pqbroker sql` read it; a table with an `ascending` column is sorted.",
     "SORTED_TABLE": "`pqbroker table describe` shows its kind; `pqbroker table lookup` reads it by key.",
-    "INVALID_CONFIG": "`pqbroker topic configs TOPIC --all` shows names and values of a topic that is there.",
+    "INVALID_CONFIG": "`pqbroker topic configs TOPIC --all` shows names and values of an existing topic.",
     "NO_TRANSACTION": "`pqbroker transaction list` lists them; those that ended long ago are forgotten.",
     "TRANSACTION_ENDED": "`pqbroker transaction describe` says how it ended; start another one.",
     "NO_CELL": "`pqbroker cell list` lists the cells.",
@@ -144,8 +144,7 @@ class Web:
     def stream(self, path: str, body: Mapping[str, object]) -> Iterator[bytes]:
         """The pieces of an answer of any length, as they come."""
         try:
-            with announce_wait(f"waiting for an answer of {self._address}", self._timeout_s):
-                response = self._requested("POST", path, json.dumps(body).encode())
+            response = self._begun(path, body)
             if response.status >= 400:
                 self._document(response, response.read(ANSWER_BYTES_MAX))
             while piece := response.read1(_PIECE_BYTES):
@@ -154,6 +153,14 @@ class Web:
             raise CommandError(f"the answer of {self._address} broke off; the log of the broker says why") from None
         except (OSError, UnicodeError) as error:
             raise self._nobody(why_refused(error)) from None
+
+    def _begun(self, path: str, body: Mapping[str, object]) -> HTTPResponse:
+        """The head of an answer of any length."""
+        try:
+            with announce_wait(f"waiting for an answer of {self._address}", self._timeout_s):
+                return self._requested("POST", path, json.dumps(body).encode())
+        except HTTPException:
+            raise self._foreign("it does not speak HTTP") from None
 
     def items(self, path: str, name: str, parameter: str, **query: object) -> Iterator[dict[str, Any]]:
         """The items called `name` of a list and of its next pages, which begin where `parameter` says."""

@@ -72,6 +72,8 @@ def test_a_session_is_taken_shown_fenced_and_ended(shell: QueueShell, queue: str
     assert shown.split(maxsplit=4) == ["p", "s", "1", "-1", '{"file": "a"}']
     assert shell("end-session", queue, "s", "--producer", "p", "--yes").status == 0
     assert shell("sessions", queue).output == f"{queue} has no sessions of producers\n"
+    unknown = shell("push", queue, "s", "--producer", "p", "--epoch", "0", "--from", "0", "--row", '{"id": 1}')
+    assert "Take the session first: `pqbroker queue take-session`" in unknown.errors
 
 
 def test_auto_trim_is_set_shown_and_switched_off(shell: QueueShell, queue: str) -> None:

@@ -142,3 +142,9 @@ def test_two_forms_at_once_are_wrong(shell: SqlShell) -> None:
 def test_no_full_stop_follows_a_question(running: Broker, shell: SqlShell) -> None:
     assert shell.raw("topic", "create", "people", "--broker", running.kafka).status == 0
     assert "did you mean 'people'? `pqbroker topic list`" in shell("read peple").errors
+
+
+def test_the_address_of_kafkas_protocol_is_called_no_pqbrokers(running: Broker, shell: SqlShell) -> None:
+    said = shell.raw("sql", "SELECT 1", "--http", running.kafka)
+    assert said.status == 1
+    assert "(it does not speak HTTP); give the address that `pqbroker serve` prints behind http=" in said.errors

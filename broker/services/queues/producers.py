@@ -44,7 +44,7 @@ from pqbroker.tables.paths import table_path
 from pqbroker.tables.queues import check_epoch, numbered_rows
 from pqbroker.tables.refusals import TableError
 
-_CLOSED = "Take the session first: `pqbroker queue session`, or POST /v1/queues/NAME/producer-sessions."
+_CLOSED = "Take the session first: `pqbroker queue take-session`, or POST /v1/queues/NAME/producer-sessions."
 
 
 @dataclass(frozen=True, slots=True)
