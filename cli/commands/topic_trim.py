@@ -10,7 +10,8 @@ from pqbroker.cli.kafka.positions import choose_partitions, parse_position, reso
 from pqbroker.cli.options import Broker, Json, TopicName, Yes
 from pqbroker.cli.output import show_json, show_table
 from pqbroker.cli.parsing import option
-from pqbroker.cli.refusals import check
+from pqbroker.cli.refusals import CommandError, check
+from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -63,6 +64,18 @@ def _delete_records(cluster: Cluster, topic: Topic, offsets: dict[int, int]) -> 
         topics = [DeleteRecordsTopic(name=topic.name, partitions=asked)]
         request = DeleteRecordsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
         for each in cluster.ask(request, DeleteRecordsResponse, leader).topics[0].partitions:
+            if each.error_code is ErrorCode.POLICY_VIOLATION:
+                _check_policy(cluster, topic)
             check(each.error_code, f"cannot trim {topic.name}-{each.partition_index}")
             found[each.partition_index] = each.low_watermark
     return found
+
+
+def _check_policy(cluster: Cluster, topic: Topic) -> None:
+    """CommandError where the topic's policy is why its records cannot be deleted from the front."""
+    policy = cluster.config_of(topic.name, "cleanup.policy") or "delete"
+    if "delete" not in policy:
+        raise CommandError(
+            f"cannot trim {topic.name}: its cleanup.policy is {policy}; delete a key by a record with the key and "
+            "no value, or set cleanup.policy=compact,delete"
+        )

@@ -302,6 +302,12 @@ class Cluster:
         answer = self.ask(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse)
         return any(each.name == _OWN_CONFIG for one in answer.results for each in one.configs)
 
+    def config_of(self, topic: str, name: str) -> str | None:
+        """Return the value of a topic's config; None where the cluster does not show it."""
+        resource = DescribeConfigsResource(resource_type=_TOPIC, resource_name=topic, configuration_keys=[name])
+        answer = self.ask(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse)
+        return next((each.value for one in answer.results for each in one.configs if each.name == name), None)
+
     def _settled_offsets(self, request: ListOffsetsRequest, leader: int) -> list[ListOffsetsPartitionResponse]:
         """Return the answers of a leader, which may not know yet that it leads partitions just created."""
         not_yet = NOT_YET | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

@@ -181,6 +181,14 @@ def test_records_before_an_offset_are_trimmed(shell: Shell, filled: str) -> None
     assert shell("consume", filled, "--partition", "0").output == "d\n"
 
 
+def test_a_compacted_topic_is_not_trimmed_and_its_policy_is_named(shell: Shell, fresh_name: Callable[[], str]) -> None:
+    name = fresh_name()
+    shell("topic", "create", name, "--config", "cleanup.policy=compact")
+    refused = shell("topic", "trim", name, "--before", "end", "--yes")
+    assert refused.status == 1
+    assert f"cannot trim {name}: its cleanup.policy is compact; " in refused.errors
+
+
 def test_records_before_a_time_are_trimmed(shell: Shell, filled: str) -> None:
     assert shell("topic", "trim", filled, "--before", "1h", "--yes", "--json").object["partitions"][0]["deleted"] == 0
     assert shell("topic", "trim", filled, "--before", "0s", "--yes").status == 0
