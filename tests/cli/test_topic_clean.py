@@ -81,7 +81,7 @@ def test_a_dry_run_begins_nothing(clean: Clean, running: Broker, topic: str) -> 
     ("words", "status", "told"),
     [
         (["no-such-topic"], 1, "`pqbroker topic list` lists the topics"),
-        (["{topic}", "--partition", "7"], 1, "no such topic or partition"),
+        (["{topic}", "--partition", "7"], 1, "has no partition 7: it has 0 to "),
         (["{topic}", "--partition", "-1"], 2, "--partition"),
         (["{topic}", "--partition", "x"], 2, "--partition"),
         (["{plain}"], 1, "is not compacted: its cleanup.policy does not name `compact`. `pqbroker topic configs`"),

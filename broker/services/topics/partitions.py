@@ -20,7 +20,7 @@ def find_partition(topic: "Topic", index: int) -> "PartitionServer":
     """A topic's partition, served or refused; KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
     partitions = topic.partitions
     if not 0 <= index < len(partitions):
-        raise unknown_topic()
+        raise _unknown_partition(topic, index)
     return partitions[index]
 
 
@@ -29,7 +29,7 @@ def find_readable(topic: "Topic", index: int) -> "PartitionServer":
     refused since what is stored of it cannot be read."""
     partitions = topic.partitions
     if not 0 <= index < len(partitions):
-        raise unknown_topic()
+        raise _unknown_partition(topic, index)
     partition = partitions[index]
     if partition.state.unreadable is not None:
         partition.check_readable()
@@ -72,3 +72,8 @@ def unknown_topic(name: str | None = None, hint: str = "") -> KafkaError:
 
 def unknown_topic_id() -> KafkaError:
     return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "this broker has no topic of that id")
+
+
+def _unknown_partition(topic: "Topic", index: int) -> KafkaError:
+    text = f"topic {topic.record.name} has no partition {index}: it has 0 to {len(topic.partitions) - 1}"
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
