@@ -269,7 +269,8 @@ def changed(settings: S, texts: Mapping[str, str]) -> S:
     unknown = [name for name, one in known.items() if one is None]
     if unknown:
         near = difflib.get_close_matches(unknown[0], declarations(type(settings)), n=1) if len(unknown) == 1 else []
-        raise ConfigError(f"unknown setting {', '.join(sorted(unknown))}{f'; did you mean {near[0]}?' if near else ''}")
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ConfigError(f"unknown setting {', '.join(sorted(unknown))}{hint}")
     values: dict[str, Any] = {}
     for name, text in texts.items():
         one = known[name]

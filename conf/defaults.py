@@ -43,6 +43,7 @@ NODE_SETTINGS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """The node's settings that stand for a topic config where the topic does not say; the first that is set decides."""
 
+_LAGS: Final = ("min.compaction.lag.ms", "max.compaction.lag.ms")
 _MS = {"minutes": 60_000, "hours": 3_600_000}
 
 
@@ -71,6 +72,15 @@ def check_changed(texts: Mapping[str, str], stored: Mapping[str, str], settings:
     new = topic_config({name: text for name, text in texts.items() if stored.get(name) != text}, settings)
     if new.remote_storage_enable:  # one that was set to it by an earlier version may go on so
         raise ConfigError("remote.storage.enable is true, and this broker tiers nothing; leave it out")
+    if any(stored.get(name) != texts.get(name) for name in _LAGS):
+        _check_lags(stored_config(texts, settings))
+
+
+def _check_lags(config: TopicConfig) -> None:
+    """ConfigError where the least age of cleaned records is above the greatest one."""
+    least, most = config.min_compaction_lag_ms, config.max_compaction_lag_ms
+    if least > most:
+        raise ConfigError(f"min.compaction.lag.ms is {least}, more than max.compaction.lag.ms, {most}")
 
 
 def check_size(texts: Mapping[str, str], stored: Mapping[str, str], settings: BrokerSettings) -> None:

@@ -43,3 +43,12 @@ def test_configs_of_one_resource_have_a_limit_and_may_always_become_less() -> No
     with pytest.raises(ConfigError, match="limit is 1024"):
         check_changed({name: "1:1," * 500}, {name: "1:1," * 400}, node)
     check_changed({name: "1:1," * 300}, {name: "1:1," * 400}, node)
+
+
+def test_the_least_age_of_cleaned_records_is_not_above_the_greatest() -> None:
+    node, least, most = BrokerSettings(), "min.compaction.lag.ms", "max.compaction.lag.ms"
+    check_changed({least: "5", most: "5"}, {}, node)
+    for texts, stored in (({least: "6", most: "5"}, {}), ({least: "6", most: "5"}, {most: "5"})):
+        with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms is 6, more than max\.compaction\.lag\.ms, 5"):
+            check_changed(texts, stored, node)
+    check_changed({least: "6", most: "5", "segment.ms": "9"}, {least: "6", most: "5"}, node)  # of an earlier version
