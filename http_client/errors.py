@@ -55,6 +55,8 @@ def refusal(address: str, status: int, document: Any) -> ClientError:
 
 def no_broker(address: str, error: Exception) -> ClientError:
     why = getattr(error, "strerror", None) or str(error)
+    if getattr(error, "reason", None) == "WRONG_VERSION_NUMBER":  # of an ssl.SSLError
+        return ClientError(NO_BROKER, f"{address} does not speak TLS", "Give the address without https://.")
     cure = "Start one with `pqbroker serve`, or give the address that it prints behind http=."
     return ClientError(NO_BROKER, f"no broker answers at {address} over HTTP ({why})", cure)
 
@@ -66,7 +68,7 @@ def failure_of(address: str, error: OSError | HTTPException) -> ClientError:
         return ClientError(ANSWER_CUT, text, "The broker's log says why; a query may have met one of its limits.")
     if isinstance(error, OSError):
         text = f"{address} closed the connection without an answer"
-        return ClientError(CONNECTION_LOST, text, _UNKNOWN)
+        return ClientError(CONNECTION_LOST, text, f"{_UNKNOWN} If it never answers, it may be an address of Kafka's.")
     return no_pqbroker(address, "no HTTP")
 
 

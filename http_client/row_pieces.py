@@ -110,6 +110,8 @@ def _json_pieces(rows: Iterable[Mapping[str, Any]], tablet_index: int | None) ->
 
 
 def _documents(rows: Iterable[Mapping[str, Any]], tablet_index: int | None) -> Iterator[bytes]:
+    if isinstance(rows, Mapping):
+        raise TypeError("rows or keys are one mapping; give a list of mappings")
     for row in rows:
         yield _encode(row if tablet_index is None else {**row, TABLET_INDEX: tablet_index}).encode()
 

@@ -13,6 +13,7 @@ import pytest
 
 from pqbroker.client import AsyncClient, Client, ClientError
 from pqbroker.http_client.asynchronous import CONNECTIONS_MAX
+from pqbroker.testing import Broker
 from tests.http_client.conftest import done
 
 EMPTY_LIST: dict[str, Any] = {"tables": [], "next": None}
@@ -208,6 +209,19 @@ async def test_a_silent_broker_is_given_up_after_the_time_that_is_set(kind: Any)
 async def test_what_is_no_pqbroker_is_called_so(kind: Any, data: bytes) -> None:
     with scripted((data, False)) as server:
         assert (await refused(kind, server.address)).code == "NO_PQBROKER"
+
+
+async def test_plain_http_under_an_https_address_is_named(kind: Any, running: Broker) -> None:
+    refusal = await refused(kind, f"https://{running.http}")
+    assert refusal.code == "NO_BROKER"
+    assert "does not speak TLS" in refusal.message
+
+
+async def test_a_lost_answer_may_be_one_of_kafkas_address(kind: Any) -> None:
+    with scripted((None, False), (None, False)) as server:
+        refusal = await refused(kind, server.address)
+    assert refusal.code == "CONNECTION_LOST"
+    assert "an address of Kafka's" in refusal.cure
 
 
 @pytest.mark.parametrize("address", ["", "a:b", "ftp://host", "http://host/path", "host:99999"])

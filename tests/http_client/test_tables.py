@@ -267,3 +267,11 @@ async def test_a_table_is_static_and_dynamic_again(client: Any, name: str) -> No
         await done(table.insert([{"n": 2}]))
     dynamic = await done(table.make_dynamic())
     assert (dynamic.summary.is_dynamic, dynamic.summary.tablet_count, dynamic.summary.state) == (True, 1, "unmounted")
+
+
+async def test_one_mapping_in_the_place_of_a_list_is_refused(client: Any, name: str) -> None:
+    table = client.table(name)
+    await done(table.create([Column("id", "int64", sort_order="ascending"), Column("text", "utf8")]))
+    for call in (table.insert, table.lookup, table.delete_rows):
+        with pytest.raises(TypeError, match="give a list of mappings"):
+            await done(call({"id": 1}))
