@@ -319,6 +319,8 @@ def broker(
     its clients log in (`Broker.login`); the first one is a super user. Raises BrokerFailedError when it does not start
     or stop.
     """
+    if isinstance(directory, Mapping):
+        raise TypeError("the first argument is a directory; give the settings as settings={…}")
     return Serving(_in_process(directory, settings or {}, log_level, _secured(tls=tls, users=users)))
 
 
