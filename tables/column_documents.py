@@ -25,7 +25,7 @@ def read_column(item: Any, where: str, fields: Sequence[str]) -> tuple[str, Colu
     if not is_text(name):
         raise invalid_schema(f"{where}.name has half of a surrogate pair", "Choose a name that UTF-8 can hold.")
     if not isinstance(type_name, str) or type_name not in TYPES:
-        raise invalid_schema(f"{where}.type of column {name!r} is {type_name!r}", nearest(str(type_name), TYPES))
+        raise invalid_schema(f"{where}.type of column {name!r} is {type_name!r}", f"Give one of {', '.join(TYPES)}.")
     if not isinstance(required, bool):
         raise invalid_schema(f"{where}.required of column {name!r} is {required!r}", "Give true or false.")
     return name, TYPES[type_name], required

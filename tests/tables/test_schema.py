@@ -55,6 +55,13 @@ def test_what_is_no_schema_is_refused_by_name(items: list[Any], word: str) -> No
     assert refused.value.cure
 
 
+def test_a_wrong_type_is_refused_with_all_types() -> None:
+    with pytest.raises(TableError) as refused:
+        read_schema([{"name": "a", "type": "int"}], 2)
+    assert refused.value.cure.startswith("Give one of int8, int16, int32, int64, ")
+    assert refused.value.cure.endswith(", timestamp.")
+
+
 def test_a_schema_may_ask_for_columns_that_the_table_fills() -> None:
     items = [{"name": "$timestamp", "type": "uint64"}, A, {"name": "$cumulative_data_weight", "type": "int64"}]
     schema = read_schema(items, 3)
