@@ -54,7 +54,7 @@ def parse_condition(text: str) -> JsonCondition:
     if not rest.strip():
         return JsonCondition(tuple(steps), "", None)
     condition = _CONDITION.fullmatch(rest)
-    if condition is None:
+    if condition is None or (condition[1] is not None and not condition[2].strip()):
         raise ValueError(CONDITION_FORMS)
     if condition[1] is None:
         return JsonCondition(tuple(steps), CONTAINS, _wanted(condition[3]))

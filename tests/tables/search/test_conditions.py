@@ -36,7 +36,9 @@ def test_a_condition_that_a_value_does_not_meet(text: str) -> None:
     assert not parse_condition(text).holds(VALUE)
 
 
-@pytest.mark.parametrize("text", ["", "= 7", "id ~ 7", "id = 7 = 8]x[" "\0", "id contains", "[x]", "a b = 1"])
+@pytest.mark.parametrize(
+    "text", ["", "= 7", "id ~ 7", "id = 7 = 8]x[" "\0", "id contains", "id >", "id = ", "[x]", "a b = 1"]
+)
 def test_a_text_that_is_no_condition_is_refused_with_the_forms(text: str) -> None:
     if text.startswith("id = 7"):
         assert parse_condition(text) == JsonCondition(("id",), "=", "7 = 8]x[\0")
