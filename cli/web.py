@@ -159,6 +159,8 @@ class Web:
         try:
             with announce_wait(f"waiting for an answer of {self._address}", self._timeout_s):
                 return self._requested("POST", path, json.dumps(body).encode())
+        except ConnectionResetError:  # http.client's own RemoteDisconnected too
+            raise self._closed() from None
         except HTTPException:
             raise self._foreign("it does not speak HTTP") from None
 
@@ -214,6 +216,8 @@ class Web:
                 return response, response.read(ANSWER_BYTES_MAX)
         except HTTPException:
             raise self._foreign("it does not speak HTTP") from None
+        except ConnectionResetError:
+            raise self._closed() from None
         except (OSError, UnicodeError) as error:
             raise self._nobody(why_refused(error)) from None
 
@@ -243,6 +247,12 @@ class Web:
         return NobodyAnswers(
             f"no broker answers at {self._address}{of_profile()} over HTTP ({why}); start one with "
             f"`pqbroker serve{at}`, or {other_address('--http', 'PQBROKER_HTTP')}"
+        )
+
+    def _closed(self) -> NobodyAnswers:
+        return NobodyAnswers(
+            f"{self._address} closed the connection without an answer: the broker there ended, or the address is not "
+            "the one that `pqbroker serve` prints behind http="
         )
 
     def _foreign(self, what: str) -> CommandError:

@@ -205,4 +205,4 @@ def _refusal(error: Any, wanted: Collection[Scan | Catalog]) -> QueryRefused:
             "QUERY_TOO_LARGE", f"the query needs more memory than pqbroker.sql.memory.bytes.max leaves it: {text}",
             "Read fewer rows or columns at once, or raise the setting.",
         )  # fmt: skip
-    return QueryRefused("QUERY_FAILED", text, "Correct the query; the message says where.")
+    return QueryRefused("QUERY_FAILED", text.rstrip("."), "Correct the query; the message says where.")

@@ -144,7 +144,8 @@ def test_no_full_stop_follows_a_question(running: Broker, shell: SqlShell) -> No
     assert "did you mean 'people'? `pqbroker topic list`" in shell("read peple").errors
 
 
-def test_the_address_of_kafkas_protocol_is_called_no_pqbrokers(running: Broker, shell: SqlShell) -> None:
+def test_the_address_of_kafkas_protocol_is_said_to_be_the_wrong_one(running: Broker, shell: SqlShell) -> None:
     said = shell.raw("sql", "SELECT 1", "--http", running.kafka)
     assert said.status == 1
-    assert "(it does not speak HTTP); give the address that `pqbroker serve` prints behind http=" in said.errors
+    assert f"{running.kafka} closed the connection without an answer: " in said.errors
+    assert "the address is not the one that `pqbroker serve` prints behind http=" in said.errors
