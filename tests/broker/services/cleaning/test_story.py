@@ -28,8 +28,9 @@ codecs = st.sampled_from((0, 0, 1, 3))
 configs = st.sampled_from((
     {"cleanup.policy": "delete"}, {"cleanup.policy": "compact"}, {"cleanup.policy": "compact,delete"},
     {"retention.bytes": "8000"}, {"retention.bytes": "-1"}, {"retention.ms": "30000"}, {"retention.ms": "-1"},
-    {"min.compaction.lag.ms": "10000"}, {"min.compaction.lag.ms": "0"}, {"delete.retention.ms": "1000"},
-    {"max.compaction.lag.ms": "500"}, {"min.cleanable.dirty.ratio": "0"}, {"min.cleanable.dirty.ratio": "1"},
+    {"min.compaction.lag.ms": "10000", "max.compaction.lag.ms": "20000"}, {"min.compaction.lag.ms": "0"},
+    {"min.compaction.lag.ms": "0", "max.compaction.lag.ms": "500"}, {"delete.retention.ms": "1000"},
+    {"min.cleanable.dirty.ratio": "0"}, {"min.cleanable.dirty.ratio": "1"},
 ))  # fmt: skip
 
 
