@@ -214,10 +214,10 @@ class Web:
             with announce_wait(f"waiting for an answer of {self._address}", self._timeout_s):
                 response = self._requested(method, path, body)
                 return response, response.read(ANSWER_BYTES_MAX)
+        except ConnectionResetError:  # http.client's own RemoteDisconnected too
+            raise self._closed() from None
         except HTTPException:
             raise self._foreign("it does not speak HTTP") from None
-        except ConnectionResetError:
-            raise self._closed() from None
         except (OSError, UnicodeError) as error:
             raise self._nobody(why_refused(error)) from None
 

@@ -75,7 +75,7 @@ def test_without_access_rules_the_cure_is_named(capsys: pytest.CaptureFixture[st
         for words in (("add", "--allow", "User:a", "--operation", "read", "--topic", "t"), ("list",)):
             said = Shell(plain.kafka, capsys)("acl", *words)
             assert said.status == 1
-            assert said.errors.endswith("start the broker with the setting authorizer.class.name, as in docs/access-rules.md.\n")
+            assert said.errors.endswith("the setting authorizer.class.name, as in docs/access-rules.md.\n")
 
 
 def test_the_rights_that_each_request_needs_are_listed(say: Shell, running: Broker) -> None:
