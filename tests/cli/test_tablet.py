@@ -230,7 +230,8 @@ def test_a_move_without_a_restart_says_how_far_it_came(shell: TabletShell) -> No
 def test_the_kafka_address_is_said_to_be_the_wrong_one(shell: TabletShell) -> None:
     said = shell.raw("tablet", "list", "--http", shell.kafka)
     assert said.status == 1
-    assert "(it does not speak HTTP); give the address that `pqbroker serve` prints behind http=" in said.errors
+    assert f"{shell.kafka} closed the connection without an answer: " in said.errors
+    assert "the address is not the one that `pqbroker serve` prints behind http=" in said.errors
 
 
 def test_the_environment_names_the_address(running: Broker) -> None:
