@@ -6,6 +6,7 @@ Clients see a slow answer then. A refusal would reach their programs: librdkafka
     comes       none is                                                              enqueued
     held        its offsets are known, or its time is over                           enqueued
     enqueued    the store refuses or loses it, nothing later has its partitions      held
+    held        the group refuses it meanwhile                                       answered as refused or lost
     enqueued    the store has it, or its time is over                                answered
 """
 
@@ -52,8 +53,8 @@ class HeldCommits:
         self.is_used = False
 
     async def commit(self, group_id: str, offsets: Offsets, enqueue: Enqueue) -> Outcomes:
-        """Commit offsets in the order of the calls; again where a partition moves away meanwhile. KafkaError of
-        `enqueue`."""
+        """Commit offsets in the order of the calls; again where a partition moves away meanwhile. KafkaError where the
+        first call of `enqueue` raises it."""
         until = asyncio.get_running_loop().time() + COMMIT_HELD_S
         self._commits += 1
         number = self._commits
@@ -65,8 +66,10 @@ class HeldCommits:
             while again := self._again(group_id, number, offsets, outcomes, until):
                 await asyncio.sleep(_LOOK_S)
                 async with self.held(group_id, again, until):
-                    enqueued = self._enqueue_again(group_id, number, again, enqueue)
-                outcomes.update(await enqueued)
+                    repeated = self._enqueue_again(group_id, number, again, enqueue)
+                if repeated is None:
+                    break  # an earlier try may be stored though its outcome was lost: its refusal stands
+                outcomes.update(await repeated)
             return outcomes
         finally:
             for each in offsets:
@@ -84,15 +87,13 @@ class HeldCommits:
 
     def _enqueue_again(
         self, group_id: str, number: int, offsets: Offsets, enqueue: Enqueue
-    ) -> Awaitable[Outcomes]:
-        """Enqueue what no later commit has by now; a group that has gone on refuses it."""
+    ) -> Awaitable[Outcomes] | None:
+        """Enqueue what no later commit has by now; None if the group has gone on, and refuses it."""
         left = {each: state for each, state in offsets.items() if self._latest.get((group_id, each)) == number}
         try:
             return enqueue(left)
-        except KafkaError as refusal:
-            refused: asyncio.Future[Outcomes] = asyncio.get_running_loop().create_future()
-            refused.set_result(dict.fromkeys(left, refusal.with_traceback(None)))
-            return refused
+        except KafkaError:
+            return None
 
     @asynccontextmanager
     async def held(

@@ -73,7 +73,8 @@ class MembersBook:
 
     def owns(self, epoch: int, member: str, partitions: Sequence[int], *, is_new: bool) -> None:
         """A member was given these partitions; `is_new`: its first ones."""
-        if is_new and self.begins_anew and any((epoch, index) in self.owners for index in partitions):
+        latest = max((self.latest.get(index, (0, ""))[0] for index in partitions), default=0)
+        if is_new and self.begins_anew and epoch <= latest:
             self.owners.clear()
             self.latest.clear()
         for index in partitions:
