@@ -15,7 +15,8 @@ import pytest
 from tests.cli.shell import Shell
 from tests.cli.test_every_command import CLUSTER, COMMANDS, KAFKA, SOON_S
 
-DEADLINE_S = 0.2
+DEADLINES_S = (0.2, 3.5)
+"""On a busy machine a command may not even connect within the first one: then the second is tried."""
 DEADLINES = (
     "cli.kafka.link.FIRST_ANSWER_TIMEOUT_S", "cli.web.TIMEOUT_S", "cli.commands.sql._TIMEOUT_S",
     "cli.commands.backup._TIMEOUT_S",
@@ -46,8 +47,6 @@ def mute() -> Iterator[str]:
 def test_a_command_ends_at_its_deadline_and_says_what_it_waits_for(
     mute: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
 ) -> None:
-    for name in DEADLINES:
-        monkeypatch.setattr(f"pqbroker.{name}", DEADLINE_S)
     monkeypatch.setattr("pqbroker.cli.notices.NOTICE_AFTER_S", NOTICE_S)
     monkeypatch.setenv("PQBROKER_NEW_PASSWORD", "a new secret")
     lines = tmp_path / "lines"
@@ -55,9 +54,14 @@ def test_a_command_ends_at_its_deadline_and_says_what_it_waits_for(
     filled = COMMANDS[command].format(t="t", g="g", i=1, file=tmp_path / "out", lines=lines)
     words = ["SELECT 1"] if command == "sql" else filled.split()
     is_of_kafka = (command.split()[0] in KAFKA or command in CLUSTER) and command not in BOTH
-    began_s = time.monotonic()
-    said = Shell(mute, capsys).raw(*command.split(), *words, "--broker" if is_of_kafka else "--http", mute)
-    assert said.status == 1, said
-    assert f"waiting for an answer of {mute}, {DEADLINE_S} s at most; Ctrl-C ends it" in said.errors
+    for deadline_s in DEADLINES_S:
+        for name in DEADLINES:
+            monkeypatch.setattr(f"pqbroker.{name}", deadline_s)
+        began_s = time.monotonic()
+        said = Shell(mute, capsys).raw(*command.split(), *words, "--broker" if is_of_kafka else "--http", mute)
+        assert said.status == 1, said
+        if waits := f"waiting for an answer of {mute}, {deadline_s} s at most; Ctrl-C ends it" in said.errors:
+            break
+    assert waits, said.errors
     assert time.monotonic() - began_s < SOON_S
     assert mute in said.errors.splitlines()[-1]

@@ -1,32 +1,15 @@
 """The console beside much: a thousand topics, hundreds of groups; on a phone, in both colour schemes."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from pqbroker.fixture.http_calls import HttpCalls
-from pqbroker.testing import Broker, broker
-from tests.console.browser import Page
+from pqbroker.testing import Broker
+from tests.console.browser import Browser, Page
+from tests.console.crowded import BUSY, GROUPS, PAGES, PHONE, crowded_broker
+from tests.console.pictures import drawn, redraw_command, stored, unlike
 
-TOPICS = 1000
-GROUPS = 100
-BUSY = "busy.with-a-name-that-is-longer-than-a-phone-is-wide.and-has-few-places-to-break"
-RECORDS = 500
-PHONE = (360, 740)
-PAGES = {
-    "": "since the start", "#/topics": "records/s", f"#/topics/{BUSY}": "first offset",
-    f"#/topics/{BUSY}/messages": "Partition 0 has offsets", f"#/topics/{BUSY}/produce": "Write",
-    f"#/topics/{BUSY}/configs": "retention.ms", f"#/topics/{BUSY}/partitions/0": "Why the oldest data",
-    "#/groups": "readers-099", "#/groups/readers-001": "Reset offsets", "#/tables": "//shop/items",
-    "#/tables/shop.items": "Attributes", "#/transactions": "Unfinished commits", "#/sql": "Begin with a topic",
-    "#/clients": "Processor time", "#/clients/connections": "By client", "#/cells": "Tablets that move",
-    "#/tablets": "scheme", "#/tablets/65536": "Channels", "#/storage": "Segments", "#/settings": "Show all",
-    "#/api": "what it does", "#/tour": "Query it",
-}  # fmt: skip
-"""Words of each page, once it has what it asks for."""
 _WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 _CUT = """[...document.querySelectorAll("main *")].filter((one) => !one.closest(".wide, pre, svg, .chart")
   && one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.outerHTML.slice(0, 80))"""
@@ -56,24 +39,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def node(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Broker]:
-    directory = tmp_path_factory.mktemp("many") / "data"
-    async with broker(directory, {"pqbroker.console.writes": "true", "pqbroker.durability": "none"}) as running:
-        admin = AIOKafkaAdminClient(bootstrap_servers=running.kafka, request_timeout_ms=120_000)
-        await admin.start()
-        names = [BUSY, *(f"orders-{number:04}" for number in range(TOPICS - 1))]
-        await admin.create_topics([NewTopic(name, 1, 1) for name in names])
-        await admin.close()
-        await asyncio.to_thread(_fill, running)
+    async with crowded_broker(tmp_path_factory.mktemp("many") / "data") as running:
         yield running
-
-
-def _fill(running: Broker) -> None:
-    calls = HttpCalls(lambda: running.http)
-    calls.ask("POST", f"/v1/topics/{BUSY}/records", {"records": [{"value": "x" * 300}] * RECORDS})
-    for number in range(GROUPS):
-        offsets = [{"topic": BUSY, "partition": 0, "offset": number * number * 37 % RECORDS}]
-        calls.ask("POST", f"/v1/groups/readers-{number:03}/offsets", {"offsets": offsets})
-    calls.ask("POST", "/v1/tables", {"path": "//shop/items", "schema": [{"name": "id", "type": "int64"}]})
 
 
 async def test_a_thousand_topics_are_sorted_and_turned_over_in_pages(page: Page, node: Broker) -> None:
@@ -137,3 +104,14 @@ async def test_no_axis_says_a_label_twice(page: Page, node: Broker) -> None:
     seconds, minutes, shares = labels
     assert [len(label) for label in (*seconds, *minutes)] == [8, 0, 8, 5, 5, 5]
     assert shares == ["0 %", "", "1 %", ""]
+
+
+@pytest.mark.parametrize("address", PAGES)
+async def test_a_page_looks_as_its_pictures(page: Page, chromium: Browser, node: Broker, address: str) -> None:
+    """In a wide window and on a phone, light and dark."""
+    others = []
+    async with chromium.page() as beside:
+        async for name, picture in drawn(page, f"http://{node.http}/", address):
+            if why := await unlike(beside, picture, stored(name)):
+                others.append(f"{name}: {why}")
+    assert others == [], f"where that is meant, `{redraw_command()}` draws the pictures again: look at them"

@@ -75,9 +75,7 @@ def consuming(node: Broker, rebuilt: Rebuilt) -> Iterator[None]:
 
 async def consume(address: str, rebuilt: Rebuilt, stopping: threading.Event | None) -> None:
     """Consume until that is set; None: to the end."""
-    consumer = AIOKafkaConsumer(bootstrap_servers=address, request_timeout_ms=2_000, retry_backoff_ms=50)
-    with suppress(KafkaError, OSError):
-        await consumer.start()
+    consumer = await _started(address)
     try:
         places = [TopicPartition("feed", index) for index in range(TABLETS)]
         consumer.assign(places)
@@ -91,6 +89,19 @@ async def consume(address: str, rebuilt: Rebuilt, stopping: threading.Event | No
     finally:
         with suppress(KafkaError, OSError, asyncio.CancelledError):  # it cancels what still calls a dead broker
             await consumer.stop()
+
+
+async def _started(address: str) -> AIOKafkaConsumer:
+    """Return a consumer that a broker has answered, which may be dead at first."""
+    while True:
+        consumer = AIOKafkaConsumer(bootstrap_servers=address, request_timeout_ms=2_000, retry_backoff_ms=50)
+        try:
+            await consumer.start()
+        except (KafkaError, OSError):
+            await consumer.stop()
+            await asyncio.sleep(0.05)
+        else:
+            return consumer
 
 
 def _is_over(rebuilt: Rebuilt, ends: Any, stopping: threading.Event | None) -> bool:

@@ -43,7 +43,7 @@ async def write_much(web: Web, first: int = 0, count: int = 20) -> None:
 
 async def settled(web: Web) -> Any:
     """Return how the cleaning of the partition stands, once nothing is under way or due."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             _, found = await web.ask("GET", f"{USERS}/partitions/0")
             if found["cleaning"]["state"] not in ("due", "cleaning"):
