@@ -34,7 +34,7 @@ _CURES = {
     "NOT_SORTED": "`pqbroker table select` and `pqbroker sql` read it; a table with an `ascending` column is sorted.",
     "SORTED_TABLE": "`pqbroker table describe` shows its kind; `pqbroker table lookup` reads it by key.",
     "INVALID_CONFIG": "`pqbroker topic configs TOPIC --all` shows names and values of an existing topic.",
-    "NO_TRANSACTION": "`pqbroker transaction list` lists them, with --unfinished those in doubt; old ones are forgotten.",
+    "NO_TRANSACTION": "`pqbroker transaction list` lists them, with --unfinished those in doubt, but for old ones.",
     "TRANSACTION_ENDED": "`pqbroker transaction describe` says how it ended; start another one.",
     "NO_CELL": "`pqbroker cell list` lists the cells.",
     "NO_BUNDLE": "`pqbroker bundle list` lists the bundles.",
