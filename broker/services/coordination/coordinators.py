@@ -109,7 +109,7 @@ class Coordinators:
         self.tablets = tuple(Coordinator() for _ in COORDINATOR_IDS)
         """Coordinators by number. Other kinds of residents are admitted before the start."""
         self._groups = tuple(ClassicGroups(coordinator, self._limits, clock) for coordinator in self.tablets)
-        turns = Turns(asyncio.get_running_loop())
+        self._turns = turns = Turns(asyncio.get_running_loop())
         self.expressions = TopicExpressions(topics.names, settings.group_expression_characters_max)
         """Regular expressions by which members of groups of KIP-848 subscribe."""
         refreshes = RefreshParts(
@@ -214,8 +214,14 @@ class Coordinators:
     def _joined(self, group_id: str, request: Join, answer: Callable[[Joined], None], joined: Joined) -> None:
         """Answer a join; one that waited while its group became one of KIP-848 is a join of that. Apache Kafka has the
         client ask again, which librdkafka tells its user as an error."""
-        is_moved = joined.error == ErrorCode.REBALANCE_IN_PROGRESS and self.is_serving
-        modern = self.modern_group(group_id) if is_moved else None
+        if joined.error == ErrorCode.REBALANCE_IN_PROGRESS and self.modern_group(group_id) is not None:
+            self._turns.call_soon(partial(self._join_moved, group_id, request, answer, joined))
+        else:
+            answer(joined)
+
+    def _join_moved(self, group_id: str, request: Join, answer: Callable[[Joined], None], joined: Joined) -> None:
+        """Join the group of KIP-848, or answer what was `joined` where there is none any more."""
+        modern = self.modern_group(group_id) if self.is_serving else None
         if modern is None:
             answer(joined)
         else:

@@ -1,16 +1,21 @@
 """Groups that move between the classic protocol and that of KIP-848 while members read."""
 
 import asyncio
+import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 
+from pqbroker.broker.ground.turns import SLICE_S
 from pqbroker.broker.services.coordination.classic.group import Group
+from pqbroker.broker.services.coordination.classic.messages import Join, Joined
 from pqbroker.broker.services.coordination.classic.subscriptions import VERSION, read_assignment
 from pqbroker.broker.services.coordination.coordinator import Coordinator
 from pqbroker.broker.services.coordination.coordinators import COORDINATOR_IDS
 from pqbroker.broker.services.coordination.modern.migration import from_classic
+from pqbroker.broker.services.coordination.modern_groups import ModernGroups
 from pqbroker.protocol.codec import encoder
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.consumer_group_heartbeat import TopicPartitions
@@ -214,6 +219,42 @@ async def test_members_that_wait_in_a_rebalance_join_the_group_that_it_becomes(
     assert joined.error_code == 0
     assert partitions_of(await sync(other, joined)) == []  # the first member holds all yet
     assert len((await describe(third)).members) == 3
+
+
+async def test_joins_that_move_with_their_group_have_turns_of_their_own(
+    client: Client, topic: bytes, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes a whole slice here, so no two may share a turn of the loop."""
+    first = await form_classic(client)
+    coordinators = node.server.node.cell.current.coordinators
+    answers: list[Joined] = []
+    for number in range(8):
+        protocols = (MemberProtocol("range", subscription()),)
+        request = Join("", None, "consumer", protocols, MINUTE_MS, MINUTE_MS, f"m{number}", requires_known_id=False)
+        coordinators.join("g", request, answers.append)
+    await rebalance_begins(client, first)
+    joined, turns = ModernGroups.classic_join, Counter[int]()
+    passed = 0
+
+    def pass_turn() -> None:
+        nonlocal passed
+        passed += 1
+        if len(answers) < 8:
+            asyncio.get_running_loop().call_soon(pass_turn)
+
+    def join_slowly(groups: ModernGroups, *asked: Any) -> None:
+        turns[passed] += 1
+        end_s = time.perf_counter() + SLICE_S
+        while time.perf_counter() < end_s:
+            pass
+        joined(groups, *asked)
+
+    monkeypatch.setattr(ModernGroups, "classic_join", join_slowly)
+    pass_turn()
+    assert (await join(await node.connect(), "m")).error_code == 0
+    await until(lambda: len(answers) == 8)
+    assert {each.error for each in answers} == {ErrorCode.NONE}
+    assert max(turns.values()) == 1
 
 
 async def test_a_group_that_moves_while_its_assignment_is_stored_is_nothing_but_what_it_became(
