@@ -97,13 +97,20 @@ class Page:
             "field.dispatchEvent(new Event('change', {bubbles: true})); })()"
         )
 
-    async def picture(self, file: Path, width: int, height: int, *, is_dark: bool = False) -> None:
-        """A PNG of what is seen in a window of this size."""
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
-        await self.send("Emulation.setEmulatedMedia", features=[scheme])
+    async def resize(self, width: int, height: int) -> None:
+        """Make the window as wide and high as this, in pixels."""
         await self.send(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
         )
+
+    async def prefer(self, scheme: str) -> None:
+        """Prefer the colours `light` or `dark`."""
+        await self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    async def picture(self, file: Path, width: int, height: int, *, is_dark: bool = False) -> None:
+        """A PNG of what is seen in a window of this size."""
+        await self.prefer("dark" if is_dark else "light")
+        await self.resize(width, height)
         await asyncio.sleep(0.5)
         shot = await self.send("Page.captureScreenshot", format="png")
         await asyncio.to_thread(file.write_bytes, base64.b64decode(shot["data"]))

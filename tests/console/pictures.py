@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.console.browser import Page, browser
 from tests.console.crowded import PAGES, PHONE, crowded_broker
 
+REDRAW = "python -m tests.console.pictures"
 STORED = Path(__file__).resolve().parents[1] / "data" / "console"
 WINDOWS = {"wide": (1280, 900, 0.125), "phone": (*PHONE, 0.25)}
 """Width and height in pixels, and the scale of the picture."""
@@ -69,7 +70,7 @@ _STILL = """(async () => {
   }
   scrollTo(0, 0);
 })()"""
-"""What is shown stays, a copy; numbers are 0, paths and ids alike, and the log has no lines."""
+"""It replaces the page by a still copy, in which numbers are 0, paths and ids are alike, and the log has no lines."""
 _COMPARE = """(async (one, other) => {
   const colours = async (data) => {
     const image = await createImageBitmap(await (await fetch("data:image/webp;base64," + data)).blob());
@@ -92,13 +93,10 @@ async def drawn(page: Page, home: str, address: str) -> AsyncIterator[tuple[str,
     counting = await page.send("Page.addScriptToEvaluateOnNewDocument", source=_COUNT)
     name = re.sub(r"\W+", "-", address.removeprefix("#/")).strip("-") or "overview"
     for window, (width, height, scale) in WINDOWS.items():
-        await page.send(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
-        )
+        await page.resize(width, height)
         await _show(page, home, address)
         for scheme in SCHEMES:
-            features = [{"name": "prefers-color-scheme", "value": scheme}]
-            await page.send("Emulation.setEmulatedMedia", features=features)
+            await page.prefer(scheme)
             clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": scale}
             shot = await page.send("Page.captureScreenshot", format="webp", quality=90, clip=clip)
             yield f"{name}-{window}-{scheme}", base64.b64decode(shot["data"])
@@ -131,10 +129,6 @@ async def unlike(page: Page, picture: bytes, other: bytes | None) -> str:
     if count < 0:
         return "the picture has another size"
     return f"{count} pixels differ" if count > UNLIKE_MAX else ""
-
-
-def redraw_command() -> str:
-    return f"python -m {__spec__.name}"
 
 
 async def main(directory: Path) -> None:

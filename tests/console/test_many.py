@@ -8,7 +8,7 @@ import pytest_asyncio
 from pqbroker.testing import Broker
 from tests.console.browser import Browser, Page
 from tests.console.crowded import BUSY, GROUPS, PAGES, PHONE, crowded_broker
-from tests.console.pictures import drawn, redraw_command, stored, unlike
+from tests.console.pictures import REDRAW, drawn, stored, unlike
 
 _WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 _CUT = """[...document.querySelectorAll("main *")].filter((one) => !one.closest(".wide, pre, svg, .chart")
@@ -78,17 +78,14 @@ async def test_a_hundred_cursors_gather_into_bundles(page: Page, node: Broker) -
 
 
 async def test_every_page_fits_a_phone_and_stands_out_in_both_colour_schemes(page: Page, node: Broker) -> None:
-    width, height = PHONE
-    await page.send(
-        "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
-    )
+    await page.resize(*PHONE)
     await page.open(f"http://{node.http}/")
     for address, word in PAGES.items():
         await page.look(f"location.hash = '{address}'")
         await page.wait_for(word)
         assert (address, await page.look(_WIDE), await page.look(_CUT)) == (address, False, [])
         for scheme, ground in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 24, 29)")):
-            await page.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+            await page.prefer(scheme)
             assert await page.look("getComputedStyle(document.body).backgroundColor") == ground
             assert (address, scheme, await page.look(_FAINT)) == (address, scheme, [])
 
@@ -114,4 +111,4 @@ async def test_a_page_looks_as_its_pictures(page: Page, chromium: Browser, node:
         async for name, picture in drawn(page, f"http://{node.http}/", address):
             if why := await unlike(beside, picture, stored(name)):
                 others.append(f"{name}: {why}")
-    assert others == [], f"where that is meant, `{redraw_command()}` draws the pictures again: look at them"
+    assert others == [], f"where that is meant, `{REDRAW}` draws the pictures again: look at them"

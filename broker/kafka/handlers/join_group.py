@@ -4,9 +4,9 @@ Behaviour: parks until the rebalance is over; other requests of the connection w
 member without an id gets one with MEMBER_ID_REQUIRED and joins with it (KIP-394); from version 5 a static member
 (KIP-345) takes over its place, and from 9 the answer has it skip the assignment when the group stays stable (KIP-814).
 The leader gets the list of members, the others an empty one. A connection that closes removes nobody: the session does.
-A member for which its group or the node has no room, in members or in bytes: GROUP_MAX_SIZE_REACHED. One that waits
-while the group becomes one of KIP-848 has joined that (Apache Kafka answers REBALANCE_IN_PROGRESS, which some clients
-report).
+A member for which its group or the node has no room, in members or in bytes: GROUP_MAX_SIZE_REACHED. A member
+that waits while its group becomes one of KIP-848 joins that one (Apache Kafka answers REBALANCE_IN_PROGRESS, which some
+clients report to their users).
 Left out: nothing.
 """
 
