@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ _INTEGERS = {Kind.INT: 31, Kind.SHORT: 15, Kind.LONG: 63}
 
 _EFFECTS = {"#": Effect.NONE, "!": Effect.REFUSED, "=": Effect.FULL}
 """Effects of the rows of a table, by the first character of the line above them."""
+_NAME_CHARACTERS_MAX = 200
+"""Characters of an unknown name that are compared with those of settings."""
 LISTENER_PREFIX = "listener.name."
 OF_ONE_LISTENER = re.compile(
     r"[^.]+\.(?:[a-z0-9-]+\.)??((?:ssl\.|sasl\.|principal\.builder\.class$|connections\.max\.reauth\.ms$).*)"
@@ -268,8 +270,8 @@ def changed(settings: S, texts: Mapping[str, str]) -> S:
     known = {name: declared(type(settings), name) for name in texts}
     unknown = [name for name, one in known.items() if one is None]
     if unknown:
-        near = difflib.get_close_matches(unknown[0], declarations(type(settings)), n=1) if len(unknown) == 1 else []
-        hint = f"; did you mean {near[0]}?" if near else ""
+        near = _nearest(type(settings), unknown[0][:_NAME_CHARACTERS_MAX]) if len(unknown) == 1 else ""
+        hint = f"; did you mean {near}?" if near else ""
         raise ConfigError(f"unknown setting {', '.join(sorted(unknown))}{hint}")
     values: dict[str, Any] = {}
     for name, text in texts.items():
@@ -281,6 +283,13 @@ def changed(settings: S, texts: Mapping[str, str]) -> S:
             value = tuple({**given, name: value}.items())
         values[one.attribute] = value
     return replace(settings, **values)
+
+
+@lru_cache(maxsize=256)  # a client that misspells a name does so for each of its topics
+def _nearest(settings: type[S], name: str) -> str:
+    """Return the name that an unknown one is most like; empty: none is."""
+    near = difflib.get_close_matches(name, declarations(settings), n=1)
+    return near[0] if near else ""
 
 
 def set_in_vain(settings: "DataclassInstance") -> list[str]:

@@ -240,7 +240,8 @@ def _listen(host: str, port: int, shared: _SharedPort | None = None) -> socket.s
 
 def _refusal(error: OSError, where: Address) -> CannotListen:
     if error.errno == errno.EADDRINUSE:
-        return CannotListen(f"cannot listen on {where}: the port is in use; choose another, or 0 for a free one")
+        cure = "choose another by --kafka or --http, or 0 for a free one"
+        return CannotListen(f"cannot listen on {where}: the port is in use; {cure}")
     if error.errno == errno.EADDRNOTAVAIL:
         return _NoSuchAddress(f"cannot listen on {where}: this machine has no such address")
     return CannotListen(f"cannot listen on {where}: {error.strerror}")

@@ -269,6 +269,11 @@ def _warn_of(settings: BrokerSettings, server: "Server") -> None:
     tell_limit(settings)
     if settings.test_door:
         log.warning("pqbroker.test.door=true: HTTP clients may make requests and the store fail; for tests only")
+    if settings.registry_config_files:
+        from pqbroker.broker.services.topics.named_registries import wrong_files
+
+        for wrong in wrong_files(settings):
+            log.warning("%s", wrong)
     if settings.durability != "fsync":
         log.warning("pqbroker.durability=%s: a power loss may take acknowledged records", settings.durability)
 

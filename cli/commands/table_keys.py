@@ -1,7 +1,7 @@
 """`pqbroker table lookup` and `table delete-rows`: rows of sorted tables by their keys."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from json import dumps
@@ -74,7 +74,7 @@ def add_lookup(app: Family) -> None:
             if prefix is None:
                 rows, missing = _look_up_all(web, path, key, asked)
             else:
-                (begin,) = _keys(web, path, [prefix])
+                (begin,) = _keys(web, path, [prefix], is_whole=False)
                 rows, missing = web.post(f"{path}/lookup", {"prefix": begin, **asked}, "rows")["rows"], []
         if not rows and not missing and not json:
             say("no key was given" if prefix is None else f"no row of {table} has such a key")
@@ -100,8 +100,10 @@ def add_delete_rows(app: Family) -> None:
                 timestamp = deleted["timestamp"]
         if json:
             show_json({"rows": count, "timestamp": timestamp})
-        else:
+        elif count:
             say(f"deleted the rows of {count} key{'s' * (count != 1)} at timestamp {timestamp}")
+        else:
+            say("no key was given")
 
 
 def _look_up_all(
@@ -130,18 +132,19 @@ def _look_up(web: Web, path: str, keys: list[dict[str, Any]], asked: Mapping[str
     return rows
 
 
-def _keys(web: Web, path: str, texts: list[str] | None) -> Iterator[dict[str, Any]]:
-    """Return the keys that are given; the broker checks them. The types of columns are asked for where a key is no
-    JSON."""
+def _keys(web: Web, path: str, texts: list[str] | None, *, is_whole: bool = True) -> Iterator[dict[str, Any]]:
+    """Return the keys that are given; the broker checks them. The schema is asked for where a key is no JSON."""
     if not texts:
         return json_objects(sys.stdin, "key")
-    types: dict[str, str] = {}
+    schema: list[dict[str, Any]] = []
     if not all(text.lstrip().startswith("{") for text in texts):
-        types = {column["name"]: column["type"] for column in web.get(path, "schema")["schema"]}
-    return iter([_key(text, number, types) for number, text in enumerate(texts, start=1)])
+        schema = web.get(path, "schema")["schema"]
+    types = {column["name"]: column["type"] for column in schema}
+    needed = [column["name"] for column in schema if column.get("sort_order")] if is_whole else []
+    return iter([_key(text, number, types, needed) for number, text in enumerate(texts, start=1)])
 
 
-def _key(text: str, number: int, types: Mapping[str, str]) -> dict[str, Any]:
+def _key(text: str, number: int, types: Mapping[str, str], needed: Sequence[str]) -> dict[str, Any]:
     if text.lstrip().startswith("{"):
         return json_object(text, f"key {number}")
     key: dict[str, Any] = {}
@@ -151,6 +154,9 @@ def _key(text: str, number: int, types: Mapping[str, str]) -> dict[str, Any]:
             example = '\'{"name": "a, b"}\''
             raise WrongInput(f"key {text!r}: give COLUMN=VALUE with commas between, or JSON as in {example}")
         key[name.strip()] = _value(value, types.get(name.strip(), ""))
+    lacking = ", ".join(name for name in needed if name not in key)
+    if lacking and key.keys() <= types.keys():
+        raise WrongInput(f"key {text!r} has no {lacking}: give it, or a JSON object, in which it is null if left out")
     return key
 
 

@@ -91,4 +91,12 @@ def decoder_of(registry: str | None, config: Path | None) -> RecordDecoder | Non
         return None
     if not registry.startswith(("http://", "https://")) or "@" in registry:
         raise WrongInput("--registry has not the form http[s]://HOST[:PORT][/PATH]; credentials are in a file")
-    return RecordDecoder(NamedRegistry(registry, registry, "" if config is None else str(config)))
+    from pqbroker.registry.properties_file import load_access
+    from pqbroker.security.errors import SecurityError
+
+    file = "" if config is None else str(config)
+    try:
+        load_access(file).context()
+    except SecurityError as error:
+        raise WrongInput(f"--registry-config: {error}") from None
+    return RecordDecoder(NamedRegistry(registry, registry, file))

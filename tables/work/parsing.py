@@ -32,6 +32,10 @@ _OPENING: Final = frozenset((TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L
 _CLOSING: Final = frozenset((TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END))
 _RELATION: Final = re.compile(r"topic_([0-9]{1,18})", re.IGNORECASE)
 """The names that `_relations` gives, in any spelling that means the same to DuckDB."""
+_OF_LIBRARY: Final = re.compile(r" (?:but got|for) <.*", re.DOTALL)
+"""Matches objects of the library in what it says."""
+_SHOWN_BEHIND: Final = 40
+"""Characters of a query that are shown at what is wrong with it, and as many before."""
 _READ: Final = "SQL only reads here: give one SELECT over topics. POST /v1/topics/NAME/records writes."
 
 
@@ -78,7 +82,11 @@ def parse(text: str, depth_max: int, params: Any = None) -> Parsed:
     QueryRefused INVALID_QUERY, NOT_A_QUERY."""
     written = spell(text)
     try:
-        return _parsed(written, depth_max, params)
+        try:
+            return _parsed(written, depth_max, params)
+        except SqlglotError as error:
+            told = f"the query cannot be parsed{_place_of(_own_error(text) or error)}"
+            raise QueryRefused("INVALID_QUERY", told, "Correct the SQL.") from None
     except RecursionError:
         raise _too_deep(depth_max) from None
 
@@ -127,20 +135,35 @@ def _rename(table: Any, relation: str) -> None:
 
 
 def _tree(text: str, depth_max: int) -> tuple[Any, frozenset[str]]:
-    """The statement, and words in it that are a column's name where there is such a column, and else a function."""
-    try:
-        tokens = _DUCKDB.tokenize(text)
-        _check_depth(tokens, depth_max)
-        trees = _DUCKDB.parser().parse(tokens, text)
-    except SqlglotError as error:
-        cause = str(error).partition("\n")[0]
-        told = f"the query cannot be parsed: {cause[:500].rstrip('.')}"
-        raise QueryRefused("INVALID_QUERY", told, "Correct the SQL.") from None
+    """The statement, and words in it that are a column's name where there is such a column, and else a function.
+    SqlglotError; QueryRefused."""
+    tokens = _DUCKDB.tokenize(text)
+    _check_depth(tokens, depth_max)
+    trees = _DUCKDB.parser().parse(tokens, text)
     statements = [tree for tree in trees if tree is not None]
     if len(statements) != 1:
         raise QueryRefused("INVALID_QUERY", f"the query has {len(statements)} statements", "Give one SELECT.")
     functions = _DUCKDB.parser_class.NO_PAREN_FUNCTIONS
     return statements[0], frozenset(folded(token.text) for token in tokens if token.token_type in functions)
+
+
+def _own_error(text: str) -> SqlglotError | None:
+    """Return what is wrong with a query as its writer has spelled it; None: it is wrong only where it is respelled."""
+    try:
+        _DUCKDB.parse(text)
+    except SqlglotError as error:
+        return error
+    return None
+
+
+def _place_of(error: SqlglotError) -> str:
+    """Return where a query is wrong, and how."""
+    found = next(iter(getattr(error, "errors", ())), None)
+    if found is None:  # it has no words, such as a text without its end
+        return f": {str(error).partition(chr(10))[0][:500].rstrip('.')}"
+    behind = found["start_context"].split()
+    place = f" behind {' '.join(behind)[-_SHOWN_BEHIND:]!r}" if behind else ""
+    return f" at {found['highlight'][:_SHOWN_BEHIND]!r}{place}: {_OF_LIBRARY.sub('', found['description'])}"
 
 
 def _check_depth(tokens: Sequence[Any], depth_max: int) -> None:

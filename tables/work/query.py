@@ -16,7 +16,7 @@ from pqbroker.pq.log.commit_timestamps import milliseconds_of
 from pqbroker.pq.log.row_facts import TIMESTAMP
 from pqbroker.tables.refusals import nearest
 from pqbroker.tables.work.batches import RowRange
-from pqbroker.tables.work.catalogs import Catalog, ColumnKinds
+from pqbroker.tables.work.catalogs import ColumnKinds
 from pqbroker.tables.work.database import forget_database, open_for_query
 from pqbroker.tables.work.files.file_scan import FileScan
 from pqbroker.tables.work.files.opening import open_file, with_content
@@ -84,7 +84,7 @@ def answer(
                 raise Stopped from None
             if isinstance(error, duckdb.FatalException | duckdb.InternalException):
                 forget_database()
-            raise tally.refusal or _refusal(error, [*wanted.values(), *parsed.catalogs]) from None
+            raise tally.refusal or _refusal(error, parsed, list(wanted.values())) from None
         finally:
             watch.look = None
             stopping.end()
@@ -190,13 +190,16 @@ def _explain(connection: Any, parsed: Parsed, wanted: Sequence[Scan], tally: Tal
     }
 
 
-def _refusal(error: Any, wanted: Collection[Scan | Catalog]) -> QueryRefused:
+def _refusal(error: Any, parsed: Parsed, wanted: Collection[Scan]) -> QueryRefused:
     text = str(error).partition("\n\n")[0].partition("\n\tCandidate functions")[0]
     if no_column := _NO_COLUMN.search(text):
-        known = list(dict.fromkeys(name for each in wanted for name in each.types))
+        name = no_column[1]
+        known = list(dict.fromkeys(known for each in (*wanted, *parsed.catalogs) for known in each.types))
         reasons = [each.view.reason for each in wanted if isinstance(each, TopicScan) and each.view.reason]
-        message = "; ".join([f"there is no column {no_column[1]!r}", *reasons])
-        return QueryRefused("QUERY_FAILED", message, nearest(no_column[1], known))
+        message = "; ".join([f"there is no column {name!r}", *reasons])
+        is_text = f'"{name}"' in parsed.sql
+        quotes = f" A text has single quotes: '{name}'." if is_text else ""
+        return QueryRefused("QUERY_FAILED", message, nearest(name, known) + quotes)
     if "Max expression depth" in text:
         text = "the query has an expression of more than 1000 operators within one another, or as many joins or WITHs"
         return QueryRefused("INVALID_QUERY", text, "Split it: AND, OR, IN and UNION ALL may be of any length.")

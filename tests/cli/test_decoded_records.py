@@ -88,3 +88,6 @@ def test_credentials_come_from_a_file(
     assert our_shell("consume", topic, *options).output == '{"id":3}\n'
     assert our_shell("consume", topic, "--registry", "http://me:pw@localhost").status == 2
     assert our_shell("consume", topic, "--registry-config", str(file)).status == 2
+    refused = our_shell("consume", topic, *options[:3], str(tmp_path / "none"))
+    assert (refused.status, refused.output) == (2, "")
+    assert f"--registry-config: cannot read {tmp_path / 'none'}: No such file" in refused.errors

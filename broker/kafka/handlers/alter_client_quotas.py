@@ -35,7 +35,7 @@ async def serve(context: Context, request: AlterClientQuotasRequest) -> AlterCli
         try:
             alteration = _read(entry)
             if alteration.entity in wanted:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {alteration.entity.parts()}")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {alteration.entity}")
             check_alteration(context.node, alteration)
         except KafkaError as refusal:
             outcomes.append((entry, refusal.with_traceback(None)))
@@ -45,8 +45,7 @@ async def serve(context: Context, request: AlterClientQuotasRequest) -> AlterCli
     if not request.validate_only:
         await alter_quotas(context.node, list(wanted.values()))
         for changed in wanted.values():
-            detail = f"quotas of {changed.entity.parts()}: {dict(changed.values)}"
-            audit_change(context, AclOperation.ALTER_CONFIGS.name, str(CLUSTER), detail)
+            audit_change(context, AclOperation.ALTER_CONFIGS.name, str(CLUSTER), str(changed))
     return _answer(outcomes)
 
 

@@ -16,6 +16,10 @@ class QuotaAlteration(NamedTuple):
     entity: QuotaEntity
     values: Mapping[str, float | None]
 
+    def __str__(self) -> str:
+        told = (f"{key} removed" if value is None else f"{key}={value:.15g}" for key, value in self.values.items())
+        return f"quotas of {self.entity}: {', '.join(told)}"
+
 
 async def find_quotas(node: QuotasNode, wanted: QuotaFilter) -> list[tuple[QuotaEntity, Mapping[str, float]]]:
     """Return the entities that a filter matches, with their values."""

@@ -38,6 +38,9 @@ class QuotaEntity(NamedTuple):
         named = zip((QUOTA_CLIENT_ID, QUOTA_IP, QUOTA_USER), (self.client_id, self.ip, self.user), strict=True)
         return [(kind, name or None) for kind, name in named if name is not None]
 
+    def __str__(self) -> str:
+        return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in reversed(self.parts()))
+
 
 class FoundQuota(NamedTuple):
     """A quota that a client is under. Usage is counted for all clients of the same `tags`."""

@@ -1,5 +1,6 @@
 """The registries that settings name, as topics use them. Nothing here asks one."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from pqbroker.conf.broker import BrokerSettings
@@ -26,3 +27,18 @@ def decoding_of(topic: Topic, settings: BrokerSettings) -> dict[str, Any] | None
     parts = {part: NamedRegistry(name, addresses.get(name, ""), files.get(name, "")) for part, name in named.items()}
     subjects = (("key", config.key_registry_subject), ("value", config.value_registry_subject))
     return topic_document(parts, limits, {part: subject for part, subject in subjects if subject and part in parts})
+
+
+def wrong_files(settings: BrokerSettings) -> Iterator[str]:
+    """Yield what is wrong with the files of registries, which are read again whenever a schema is asked for."""
+    names, files = parse_registries(settings.registries), parse_config_files(settings.registry_config_files)
+    for name, file in files.items():
+        if name not in names:
+            yield f"pqbroker.registry.config.files has a file for {name}, which pqbroker.registries does not name"
+        from pqbroker.registry.properties_file import load_access
+        from pqbroker.security.errors import SecurityError
+
+        try:
+            load_access(file).context()
+        except SecurityError as error:
+            yield f"registry {name}: {error}; its records stay raw until that is mended"

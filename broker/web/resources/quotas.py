@@ -41,8 +41,7 @@ async def change(call: Call) -> Any:
     alteration = QuotaAlteration(entity, call.body["quotas"])
     check_alteration(call.node, alteration)
     await alter_quotas(call.node, [alteration])
-    detail = f"quotas of {entity.parts()}: {dict(alteration.values)}"
-    audit_change(call, AclOperation.ALTER_CONFIGS.name, str(CLUSTER), detail)
+    audit_change(call, AclOperation.ALTER_CONFIGS.name, str(CLUSTER), str(alteration))
     return {"cell": call.cell.name, "entity": given, "quotas": dict(call.node.quotas.entries.get(entity, {}))}
 
 

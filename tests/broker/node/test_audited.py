@@ -12,6 +12,12 @@ from aiohttp import ClientSession
 from pqbroker.broker.ground.listeners import Address
 from pqbroker.conf.access import STANDARD_AUTHORIZER
 from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
 from pqbroker.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pqbroker.protocol.messages.sasl_handshake import SaslHandshakeRequest
@@ -71,6 +77,18 @@ async def test_a_new_access_rule_is_said_as_it_is(start: Start, tmp_path: Path) 
     await client.ask(CreateAclsRequest(creations=[rule]))
     lines = await written(node, path, 2)
     assert lines[-1]["detail"] == "access rule added: allow User:ann READ on topic t from *"
+
+
+async def test_changed_quotas_are_said_by_name_and_value(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    node = await start(audit_file=str(path))
+    client = await node.connect()
+    entity = [EntityData(entity_type="user", entity_name="ann"), EntityData(entity_type="client-id", entity_name=None)]
+    changes = [OpData(key="producer_byte_rate", value=1_000_000.0), OpData(key="request_percentage", remove=True)]
+    await client.ask(AlterClientQuotasRequest(entries=[EntryData(entity=entity, ops=changes)]))
+    lines = await written(node, path, 2)
+    told = "quotas of user ann, client-id (default): producer_byte_rate=1000000, request_percentage removed"
+    assert lines[-1]["detail"] == told
 
 
 async def test_everything_that_is_allowed_is_said_where_that_is_set(start: Start, tmp_path: Path) -> None:

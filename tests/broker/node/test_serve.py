@@ -140,12 +140,16 @@ def test_wrong_usage_exits_with_2(arguments: tuple[str, ...]) -> None:
 
 
 def test_a_weaker_durability_is_said_at_start(tmp_path: Path) -> None:
-    process = start("serve", *ANY, "--data", str(tmp_path / "data"), "--set", "pqbroker.durability=none")
+    """So is a file that a registry lacks."""
+    settings = ("pqbroker.durability=none", "pqbroker.registry.config.files=main=/nowhere/of-main")
+    set_ = [text for each in settings for text in ("--set", each)]
+    process = start("serve", *ANY, "--data", str(tmp_path / "data"), *set_)
     assert process.stdout is not None
     process.stdout.readline()
     process.terminate()
     _, errors = process.communicate(timeout=TIMEOUT_S)
     assert "durability=none" in errors
+    assert "registry main: cannot read /nowhere/of-main: No such file or directory" in errors
 
 
 def test_a_second_interrupt_ends_it_at_once(tmp_path: Path) -> None:

@@ -307,6 +307,14 @@ def test_what_cannot_be_answered_is_refused(sql: Sql, query: str, status: int, c
     assert error["cure"]
 
 
+@pytest.mark.parametrize("query", ['SELECT "north" FROM people', 'SELECT key FROM people WHERE key = "north"'])
+def test_a_text_in_double_quotes_is_said_to_be_a_column_and_how_a_text_is_written(sql: Sql, query: str) -> None:
+    error = json.loads(sql.ask(query)[1])["error"]
+    assert error["message"] == "there is no column 'north'"
+    assert error["cure"].endswith("A text has single quotes: 'north'.")
+    assert "single quotes" not in json.loads(sql.ask("SELECT north FROM people")[1])["error"]["cure"]
+
+
 LONG = {
     "3 000 ANDs": ("SELECT count(*) AS n FROM people WHERE " + " AND ".join(f"key <> 'x{n}'" for n in range(3000)), 3),
     "ranges in 3 000 ANDs": ("SELECT count(*) AS n FROM people WHERE " + ' AND "$row_index" < 9' * 3000, 3),

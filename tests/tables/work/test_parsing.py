@@ -72,6 +72,22 @@ def test_what_is_no_read_of_topics_is_refused(query: str) -> None:
     assert refusal.value.cure
 
 
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("selec 1", "the query cannot be parsed at '1' behind 'selec': Invalid expression / Unexpected token"),
+        ("select a\n\nfrom", "the query cannot be parsed at 'from' behind 'select a': Expected table name"),
+        ("select 1 +", "the query cannot be parsed at '+' behind 'select 1': Required keyword: 'expression' missing"),
+        (")", "the query cannot be parsed at ')': Invalid expression / Unexpected token"),
+        ("select 'a", "the query cannot be parsed: Error tokenizing 'select '"),
+    ],
+)
+def test_a_query_that_cannot_be_parsed_is_shown_where_it_is_wrong(query: str, said: str) -> None:
+    with pytest.raises(QueryRefused) as refusal:
+        parse(query)
+    assert str(refusal.value).startswith(said)
+
+
 @pytest.mark.parametrize("query", ["", ";", "SELECT * FROM", "SELECT 1; SELECT 2", "SELECT (" * 2000])
 def test_what_is_no_sql_is_refused(query: str) -> None:
     with pytest.raises(QueryRefused) as refusal:
