@@ -140,7 +140,8 @@ def _keys(web: Web, path: str, texts: list[str] | None, *, is_whole: bool = True
     if not all(text.lstrip().startswith("{") for text in texts):
         schema = web.get(path, "schema")["schema"]
     types = {column["name"]: column["type"] for column in schema}
-    needed = [column["name"] for column in schema if column.get("sort_order")] if is_whole else []
+    of_key = [column["name"] for column in schema if column.get("sort_order") and not column.get("expression")]
+    needed = of_key if is_whole else []
     return iter([_key(text, number, types, needed) for number, text in enumerate(texts, start=1)])
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from pqbroker.fixture.http_calls import HttpCalls
 from pqbroker.testing import Broker, memory_broker
 from tests.cli.test_table import TableShell
 
@@ -50,6 +51,22 @@ def test_a_sorted_table_is_listed_described_and_dropped(shell: TableShell, table
     assert [one["pivot_key"] for one in shown["tablets"]] == [[], ["m"]]
     assert shell("drop", table, "--yes").output == f"deleted table {table}\n"
     assert shell("describe", table).status == 1
+
+
+def test_a_key_is_given_without_the_columns_that_the_table_fills(
+    shell: TableShell, running: Broker, fresh_name: Callable[[], str]
+) -> None:
+    path = f"//cli/{fresh_name()}"
+    schema = [
+        {"name": "hash", "type": "uint64", "sort_order": "ascending", "expression": "hash(id) % 8"},
+        {"name": "id", "type": "int64", "sort_order": "ascending"}, {"name": "note", "type": "utf8"},
+    ]  # fmt: skip
+    HttpCalls(lambda: running.http).ask("POST", "/v1/tables", {"path": path, "schema": schema})
+    assert shell("insert", path, "--row", '{"id": 5, "note": "x"}').status == 0
+    (found,) = shell("lookup", path, "id=5", "--json").objects
+    assert (found["id"], found["note"]) == (5, "x")
+    assert shell("delete-rows", path, "id=5").output.startswith("deleted the rows of 1 key at ")
+    assert shell("delete-rows", path, given="\n").output == "no key was given\n"
 
 
 def test_rows_are_looked_up_by_keys_as_columns_or_json(shell: TableShell, table: str) -> None:
