@@ -65,32 +65,33 @@ def _describe(context: Context, group_id: str) -> DescribedGroup:
         is_known = current.coordinators.state(group_id) is not None or current.topics.offsets.knows(group_id)
         text = f"Group {group_id} is not a consumer group." if is_known else f"Group {group_id} not found."
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
-    described = DescribedGroup(
+    named = _checked_topics(context, group)
+    return DescribedGroup(
         error_message=None,
         group_id=group_id,
         group_state=group.state,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=chosen_assignor(group, current.coordinators.assignors).name,
-        members=[_member(context, member) for member in group.members.values()],
+        members=each(list(group.members.values()), lambda member: _member(named, member)),
     )
-    _check_topics(context, described, group)
-    return described
 
 
-def _check_topics(context: Context, described: DescribedGroup, group: ModernGroup) -> None:
-    names = {
-        topic.topic_name
-        for member in described.members
-        for assignment in (member.assignment, member.target_assignment)
-        for topic in assignment.topic_partitions
-    }
-    if not all(is_allowed(context, AclOperation.DESCRIBE, AclResource(AclKind.TOPIC, name)) for name in names):
-        text = "The group has described topic(s) that the client is not authorized to describe."
-        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
+def _checked_topics(context: Context, group: ModernGroup) -> Mapping[bytes, str]:
+    """Return the names of the topics that members have or will have, by id. KafkaError TOPIC_AUTHORIZATION_FAILED."""
+    ids = set[bytes]()
+    for member in group.members.values():
+        ids.update(member.current.assigned, member.current.revoking, member.target)
+    topics = context.node.cell.current.topics
+    names = {topic_id: topic.record.name for topic_id in ids if (topic := topics.by_id(topic_id)) is not None}
+    for name in names.values():
+        if not is_allowed(context, AclOperation.DESCRIBE, AclResource(AclKind.TOPIC, name)):
+            text = "The group has described topic(s) that the client is not authorized to describe."
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
+    return names
 
 
-def _member(context: Context, member: ModernMember) -> Member:
+def _member(named: Mapping[bytes, str], member: ModernMember) -> Member:
     said, current = member.subscription, member.current
     held: dict[bytes, list[int]] = {topic_id: list(epochs) for topic_id, epochs in current.assigned.items()}
     for topic_id, epochs in current.revoking.items():
@@ -104,20 +105,19 @@ def _member(context: Context, member: ModernMember) -> Member:
         client_host=f"/{said.client_host}",  # as Java writes an address
         subscribed_topic_names=sorted(said.topics),
         subscribed_topic_regex=said.expression,
-        assignment=_assignment(context, held),
-        target_assignment=_assignment(context, member.target),
+        assignment=_assignment(named, held),
+        target_assignment=_assignment(named, member.target),
         member_type=CONSUMER_MEMBER if said.classic is None else CLASSIC_MEMBER,
     )
 
 
-def _assignment(context: Context, partitions: Mapping[bytes, Iterable[int]]) -> Assignment:
-    topics = context.node.cell.current.topics
-    found = ((topic_id, topics.by_id(topic_id), indexes) for topic_id, indexes in partitions.items())
+def _assignment(named: Mapping[bytes, str], partitions: Mapping[bytes, Iterable[int]]) -> Assignment:
+    """Return partitions of the topics that are named; a member that is shown later may have been given others."""
     return Assignment(
         topic_partitions=[
-            TopicPartitions(topic_id=topic_id, topic_name=topic.record.name, partitions=list(indexes))
-            for topic_id, topic, indexes in found
-            if topic is not None
+            TopicPartitions(topic_id=topic_id, topic_name=named[topic_id], partitions=list(indexes))
+            for topic_id, indexes in partitions.items()
+            if topic_id in named
         ]
     )
 

@@ -39,11 +39,11 @@ from pqbroker.broker.services.coordination.modern.migration import (
     MigrationPolicy,
     becomes_classic,
     check_upgrade,
-    from_classic,
     to_classic,
 )
 from pqbroker.broker.services.coordination.modern_changes import delete_rows
 from pqbroker.broker.services.coordination.modern_stores import ModernStores, Settle, give
+from pqbroker.broker.services.coordination.upgrades import Again, Upgrades
 from pqbroker.conf.group_times import GroupTimes
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.tablets.modern_group_rows import LEFT_STATIC, MODERN_GROUP_ROWS
@@ -86,6 +86,7 @@ class ModernGroups:
         self._working: dict[ModernGroup, asyncio.Task[None]] = {}
         """Targets that take more than a slice."""
         self._refreshes = ExpressionRefreshes(parts.refreshes, self._refreshed)
+        self._upgrades = Upgrades(parts.topics, parts.turns)
         coordinator.admit(self)
 
     @property
@@ -125,7 +126,7 @@ class ModernGroups:
         if request.epoch in (LEAVING, LEFT_STATIC):
             self._leave(group_id, request, answered)
         elif group is None:
-            self._begin(group_id, request, answered)
+            self._begin(group_id, request, answered, partial(self._again, group_id, request, answered, may_describe))
         else:
             answer = heartbeats.heartbeat(group, request, self._around(group_id))
             self._follow_heartbeat(group, request, answered, answer)
@@ -228,6 +229,7 @@ class ModernGroups:
         """Answer every request that waits, and end all groups."""
         closed = KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator is stopping or being restarted: retry")
         self._refreshes.close()
+        self._upgrades.close(closed)
         for task in self._working.values():
             task.cancel()
         self._working.clear()
@@ -239,8 +241,22 @@ class ModernGroups:
             for answered, _ in members:
                 answered(closed)
 
-    def _begin(self, group_id: str, request: MemberHeartbeat, answered: WaitingMember) -> None:
-        """Make a group of its first member; or of a classic one, which has no members or may move."""
+    def _again(
+        self, group_id: str, request: MemberHeartbeat, answered: WaitingMember, may_describe: MayDescribe,
+        refusal: KafkaError | None,
+    ) -> None:
+        """Serve a heartbeat whose classic group was to move first, or answer why it cannot."""
+        if refusal is not None:
+            answered(refusal)
+            return
+        try:
+            self.heartbeat(group_id, request, answered, may_describe)
+        except KafkaError as told:
+            answered(told)
+
+    def _begin(self, group_id: str, request: MemberHeartbeat, answered: WaitingMember, again: Again) -> None:
+        """Make a group of its first member; or of a classic one, which has no members or may move. `again`: called
+        later, if that one takes several turns of the loop."""
         hosted = self._classic.hosted.get(group_id)
         if request.epoch != JOINING:
             text = f"Consumer group {group_id} not found."
@@ -249,7 +265,10 @@ class ModernGroups:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
         if hosted is not None and hosted.group.members:
             check_upgrade(hosted.group, self._parts.policy)
-            group = from_classic(hosted.group, self._parts.topics)
+            moved = self._upgrades.take(hosted.group, again)
+            if moved is None:
+                return
+            group = moved
         else:
             payer = payer_of(request.client_host)
             check_new_group(group_id, self._parts.limits, payer)

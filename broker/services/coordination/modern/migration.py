@@ -11,7 +11,7 @@ Every member keeps what it reads until it has let go of it: what a classic group
 its generation's epoch; and what was the target becomes the assignment of the classic group, which then rebalances.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Generator
 from enum import StrEnum
 
 from pqbroker.broker.services.coordination.classic.group import Group
@@ -62,13 +62,26 @@ def check_upgrade(group: Group, policy: MigrationPolicy) -> None:
 
 def from_classic(group: Group, topics: KnownTopics) -> ModernGroup:
     """Return a classic group as one of KIP-848. KafkaError GROUP_ID_NOT_FOUND for members whose bytes are their own."""
+    steps = steps_from_classic(group, topics)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as built:
+            found: ModernGroup = built.value
+            return found
+
+
+def steps_from_classic(group: Group, topics: KnownTopics) -> Generator[None, None, ModernGroup]:
+    """Build what `from_classic` returns, a member with each step. KafkaError GROUP_ID_NOT_FOUND. A change of the group
+    meanwhile makes it useless."""
     modern = ModernGroup(group.group_id, group.limits, group.usage.payer)
     # A group whose first rebalance is not over has no generation yet.
     modern.epoch = modern.assignment_epoch = max(group.generation, FIRST_EPOCH)
     try:
-        for member in group.members.values():
+        for member in list(group.members.values()):
             modern.add(_migrated(group, member, modern, topics))
-    except KafkaError:
+            yield
+    except (KafkaError, GeneratorExit):
         modern.usage.release()
         raise
     modern.topics_version, modern.topics_hash = topics.version, topics_hash(modern, topics)

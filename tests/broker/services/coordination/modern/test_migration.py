@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.ground.turns import SLICE_S
+from pqbroker.broker.ground.turns import SLICE_S, Turns
+from pqbroker.broker.services.coordination import upgrades
 from pqbroker.broker.services.coordination.classic.group import Group
 from pqbroker.broker.services.coordination.classic.messages import Join, Joined
 from pqbroker.broker.services.coordination.classic.subscriptions import VERSION, read_assignment
@@ -151,6 +152,35 @@ async def test_a_classic_group_moves_when_a_member_of_the_other_protocol_joins(c
     assert await commit(client, last.member_id, last.generation_id, topic, version=8) == [0, 0]
     assert await commit(client, last.member_id, 99, topic, version=8) == [ErrorCode.ILLEGAL_GENERATION] * 2
     assert kept
+
+
+async def test_a_group_that_moves_in_slices_is_a_classic_one_until_it_has_moved(
+    client: Client, topic: bytes, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upgrades, "FEW_MEMBERS", 0)
+    last, kept, shared = await share(client, topic)
+    assert await types(client) == ["consumer"]
+    assert sorted(kept + shared) == [0, 1, 2, 3]
+    assert await classic_beat(client, last.member_id, last.generation_id) == 0
+
+
+async def test_a_heartbeat_that_waits_for_a_group_to_move_is_told_of_a_restart(
+    client: Client, topic: bytes, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    building = asyncio.Event()
+
+    def build_for_ever(_turns: Turns, _work: Any) -> "asyncio.Future[Any]":
+        building.set()
+        return asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(upgrades, "FEW_MEMBERS", 0)
+    monkeypatch.setattr(Turns, "finish", build_for_ever)
+    await form_classic(client)
+    waiting = asyncio.ensure_future(join(await node.connect(), "m"))
+    await building.wait()
+    for tablet in COORDINATOR_IDS:
+        await node.server.node.cell.current.host.restart(tablet)
+    assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
 
 
 async def test_a_group_moves_back_when_the_last_member_of_the_protocol_leaves(client: Client, topic: bytes) -> None:
