@@ -53,7 +53,8 @@ _FIGURES = (
 """True once the figures have come that a page hears of."""
 _FRAMES = "new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => resolve(isFilled()))))"
 _STILL = """(async () => {
-  for (const shown of [...document.body.children]) shown.replaceWith(shown.cloneNode(true));
+  window.live = [...document.body.children];
+  for (const shown of live) shown.replaceWith(shown.cloneNode(true));
   const face = new FontFace("Picture", "url(data:font/woff2;base64,%s)");
   document.fonts.add(await face.load());
   const sheet = new CSSStyleSheet();
@@ -71,6 +72,8 @@ _STILL = """(async () => {
   scrollTo(0, 0);
 })()"""
 """It replaces the page by a still copy, in which numbers are 0, paths and ids are alike, and the log has no lines."""
+_LIVE = "document.body.replaceChildren(...live)"
+"""It puts the page itself back."""
 _COMPARE = """(async (one, other) => {
   const colours = async (data) => {
     const image = await createImageBitmap(await (await fetch("data:image/webp;base64," + data)).blob());
@@ -92,22 +95,23 @@ async def drawn(page: Page, home: str, address: str) -> AsyncIterator[tuple[str,
     await page.send("Page.setBypassCSP", enabled=True)
     counting = await page.send("Page.addScriptToEvaluateOnNewDocument", source=_COUNT)
     name = re.sub(r"\W+", "-", address.removeprefix("#/")).strip("-") or "overview"
+    await page.open("about:blank")
+    await page.open(home + address)
+    await page.wait_for(PAGES[address], within_s=_SHOWN_WITHIN_S)
     for window, (width, height, scale) in WINDOWS.items():
         await page.resize(width, height)
-        await _show(page, home, address)
+        await _make_still(page)
         for scheme in SCHEMES:
             await page.prefer(scheme)
             clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": scale}
             shot = await page.send("Page.captureScreenshot", format="webp", quality=90, clip=clip)
             yield f"{name}-{window}-{scheme}", base64.b64decode(shot["data"])
+        await page.look(_LIVE)
     await page.send("Page.removeScriptToEvaluateOnNewDocument", identifier=counting["identifier"])
 
 
-async def _show(page: Page, home: str, address: str) -> None:
-    """Open a page, and take out what differs from run to run once all of it is shown."""
-    await page.open("about:blank")
-    await page.open(home + address)
-    await page.wait_for(PAGES[address], within_s=_SHOWN_WITHIN_S)
+async def _make_still(page: Page) -> None:
+    """Take out what differs from run to run once all of a page is shown, until it is put back."""
     await page.wait_until(f"isFilled() && {_FIGURES}", within_s=_SHOWN_WITHIN_S)
     while not await page.look(_FRAMES):
         pass

@@ -8,7 +8,7 @@ import pytest
 
 from tests.house.sources import product
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)  # packages are installed, beside whatever else the machine does
 
 
 @pytest.fixture(scope="module")
