@@ -67,6 +67,8 @@ PART_BYTES_MAX = 8 << 20
 """Most that a log blob says, and largest part of a snapshot; each part is a commit: row sets may outgrow one."""
 TURN_BYTES = 16 << 10
 """A snapshot is encoded and decoded in portions of about this size, and the loop turns between them (1 to 3 ms)."""
+TURN_OPERATIONS = 500
+"""Operations of a change that are applied in one turn of the loop where nobody follows the row sets."""
 
 LOG_FORMAT = 1
 """Version of log records."""
@@ -120,7 +122,8 @@ class BaseTablet:
         log_bytes_max: int = LOG_BYTES_MAX,
         changes: ChangeLog | None = None,
     ) -> None:
-        """`changes` is given every durable change, for mirrors on other nodes."""
+        """`changes` is given every durable change, for mirrors on other nodes. Where neither it nor `changed` is given,
+        only plans read the row sets: a large change is applied over several turns of the loop."""
         self._storage = storage
         self._changed = changed or _nobody_listens
         self._log_blobs_max = log_blobs_max
@@ -231,7 +234,9 @@ class BaseTablet:
     def _end_held(self, key: BlobKey, body: bytes) -> None:
         try:
             if body:
-                self._apply(key, LogRecord.decode(body), len(body))
+                record = LogRecord.decode(body)
+                self._replay(record.operations)
+                self._end_change(key, record, len(body))
         finally:
             self._lock.release()
 
@@ -251,7 +256,14 @@ class BaseTablet:
         batch = Batch()
         key = self._storage.put_blob(batch, LOG_CHANNEL, [body], len(body))
         await self._storage.commit(batch)
-        self._apply(key, await LogRecord.decode_in_turns(body), len(body))
+        record = await LogRecord.decode_in_turns(body)
+        is_followed = self._changed is not _nobody_listens or self._change_log is not None
+        at_once = len(record.operations) if is_followed else TURN_OPERATIONS
+        for begin in range(0, len(record.operations), at_once or 1):
+            if begin:
+                await asyncio.sleep(0)
+            self._replay(record.operations[begin : begin + at_once])
+        self._end_change(key, record, len(body))
 
     def _record(self, changes: bytes | bytearray) -> bytes:
         """Return the log blob of a change: it begins a chain where there is a snapshot for it."""
@@ -279,9 +291,8 @@ class BaseTablet:
         is_long = self._log_blobs >= self._due_blobs or self._log_bytes >= self._due_bytes
         return is_long and self._log_bytes >= self._least_bytes
 
-    def _apply(self, key: BlobKey, record: LogRecord, size: int) -> None:
-        """Apply a log blob that is durable. It was decoded again, so that no other object shares the rows."""
-        self._replay(record.operations)
+    def _end_change(self, key: BlobKey, record: LogRecord, size: int) -> None:
+        """A log blob is durable and applied. It was decoded again, so that no other object shares the rows."""
         if record.first is None:
             if self._last is not None:
                 self._collect_behind(key, record.snapshot)

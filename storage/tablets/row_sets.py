@@ -4,7 +4,7 @@ A log says these operations in order; live changes and replay go through the sam
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
@@ -44,6 +44,8 @@ class RowSetSchema:
 
     key: tuple[tuple[str, str], ...]
     columns: tuple[str, ...]
+    _key_types: list[type] = field(init=False, repr=False, compare=False)
+    _names: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         names = [name for name, _ in self.key] + list(self.columns)
@@ -52,15 +54,16 @@ class RowSetSchema:
         unknown = [kind for _, kind in self.key if kind not in _COLUMN_TYPES]
         if unknown:
             raise RowSetError(f"a key column is int, str or bytes, not {', '.join(unknown)}")
+        object.__setattr__(self, "_key_types", [_COLUMN_TYPES[kind] for _, kind in self.key])
+        object.__setattr__(self, "_names", frozenset(self.columns))
 
     def check_key(self, key: Key) -> None:
-        if [*map(type, key)] != [_COLUMN_TYPES[kind] for _, kind in self.key]:
+        if [*map(type, key)] != self._key_types:
             raise RowSetError(f"{key!r} is no key of the columns {self.key}")
 
     def check_row(self, row: Row) -> None:
-        unknown = row.keys() - set(self.columns)
-        if unknown:
-            raise RowSetError(f"there is no column {', '.join(sorted(unknown))}")
+        if not row.keys() <= self._names:
+            raise RowSetError(f"there is no column {', '.join(sorted(row.keys() - self._names))}")
 
 
 class RowSet:

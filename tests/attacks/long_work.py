@@ -8,13 +8,16 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pqbroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from pqbroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from pqbroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from pqbroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pqbroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from pqbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -24,6 +27,7 @@ from pqbroker.protocol.messages.describe_transactions import DescribeTransaction
 from pqbroker.protocol.messages.end_txn import EndTxnRequest
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pqbroker.protocol.messages.init_producer_id import InitProducerIdRequest
+from pqbroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from pqbroker.protocol.messages.list_groups import ListGroupsRequest
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pqbroker.protocol.messages.offset_commit import (
@@ -52,6 +56,7 @@ FETCHES = 100
 TOPICS = 5_000
 TABLETS = 9_000
 GROUPS = 9_000
+MEMBERS = 3_000
 PENDING_OFFSETS = 1_900
 """Offsets of one transaction beside 9 900 partitions; a few hundred more would be refused."""
 AT_ONCE = 100
@@ -258,6 +263,36 @@ def wide_transaction(node: Attacked, count: int) -> None:
     report(node, "its markers and offsets", started)
 
 
+def many_members(node: Attacked, count: int) -> None:
+    """A group of KIP-848 with a partition for each of its members, who come, beat, and leave together."""
+    node.create("read", count)
+    ids = [f"member-{number}" for number in range(count)]
+    joins = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["read"], "topic_partitions": []}
+    with node.connect() as caller:
+        epochs = _beat(caller, dict.fromkeys(ids, 0), **joins)
+        _beat(caller, _beat(caller, epochs))
+    ask(node, (ConsumerGroupDescribeRequest(group_ids=["big"]), 1))
+    web(node, "GET", "/v1/groups/big")
+    members = [MemberIdentity(member_id=each) for each in ids]
+    ask(node, (LeaveGroupRequest(group_id="big", members=members), 5), (DeleteGroupsRequest(groups_names=["big"]), 2))
+
+
+def _beat(caller: Caller, epochs: Mapping[str, int], **fields: Any) -> dict[str, int]:
+    """Send a heartbeat of each member, some at once; return their epochs."""
+    found: dict[str, int] = {}
+    ids = list(epochs)
+    for begin in range(0, len(ids), AT_ONCE):
+        some = ids[begin : begin + AT_ONCE]
+        for each in some:
+            beat = ConsumerGroupHeartbeatRequest(group_id="big", member_id=each, member_epoch=epochs[each], **fields)
+            caller.send(beat, 1)
+        for each in some:
+            answer = caller.answer(ConsumerGroupHeartbeatRequest, 1)
+            assert answer.error_code == 0, answer
+            found[each] = answer.member_epoch
+    return found
+
+
 def ask(node: Attacked, *requests: tuple[object, int]) -> None:
     """Ask one after the other, each in its version."""
     for request, version in requests:
@@ -309,6 +344,7 @@ WORK: dict[str, Work] = {
     "offsets of a group": Work(many_offsets, PARTITIONS, is_of_a_wide_topic=True),
     "groups listed": Work(many_groups, GROUPS),
     "batches for many partitions": Work(wide_produce, PARTITIONS, is_of_a_wide_topic=True),
+    "members of a group": Work(many_members, MEMBERS, part=3),
     "a transaction of many partitions": Work(wide_transaction, PARTITIONS, is_of_a_wide_topic=True),
 }
 

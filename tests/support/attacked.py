@@ -83,6 +83,10 @@ class Caller:
         self.send(request, version)
         return read_response(api, api.version_max if version is None else version, self.receive())[1]
 
+    def answer(self, request: type, version: int) -> Any:
+        """The response to a request of this kind that was sent before."""
+        return read_response(BY_REQUEST[request], version, self.receive())[1]
+
     def receive(self) -> bytes:
         """The next frame."""
         (size,) = struct.unpack(">i", self._receive(4))

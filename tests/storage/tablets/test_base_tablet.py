@@ -13,7 +13,13 @@ from pqbroker.storage.blobs.blob_id import BlobId, tablet_bounds
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.ids import TabletId
 from pqbroker.storage.memory import MemoryEngine
-from pqbroker.storage.tablets.base_tablet import CHAINS_MAX, PART_BYTES_MAX, TURN_BYTES, BaseTablet
+from pqbroker.storage.tablets.base_tablet import (
+    CHAINS_MAX,
+    PART_BYTES_MAX,
+    TURN_BYTES,
+    TURN_OPERATIONS,
+    BaseTablet,
+)
 from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.row_sets import Key, Row, RowChanges, RowSetError
 from pqbroker.storage.tablets.tablet import TabletType
@@ -297,6 +303,31 @@ async def test_the_loop_turns_while_a_change_of_one_wide_row_is_encoded(row_sets
     values = list(range(8 * TURN_BYTES))
     assert await _turns(row_sets.tablet.change(_put(3, values))) >= before + 8
     assert row_sets.contents()["a"][("k", 3)] == {"x": values}
+
+
+@pytest.mark.parametrize("is_followed", [False, True])
+async def test_a_large_change_is_applied_over_several_turns_unless_somebody_follows_it(is_followed: bool) -> None:
+    cell, sizes = await Cell.open(MemoryEngine(1 << 26)), list[int]()
+    await cell.create_tablets([(TABLET, TabletType.SCHEME, "test")])
+    tablet = BaseTablet(cell.storage(TABLET), changed=(lambda *_row: None) if is_followed else None)
+    await tablet.start()
+    await tablet.change(lambda changes: changes.create_row_set("a", [("k", "int")], ["x"]))
+
+    async def look() -> None:
+        while True:
+            sizes.append(len(tablet.row_sets["a"]))
+            await asyncio.sleep(0)
+
+    def put_all(changes: RowChanges) -> None:
+        for number in range(3 * TURN_OPERATIONS):
+            changes.put("a", (number,), {"x": None})
+
+    looking = asyncio.create_task(look())
+    await tablet.change(put_all)
+    looking.cancel()
+    assert len(tablet.row_sets["a"]) == 3 * TURN_OPERATIONS
+    between = set(sizes) - {0, 3 * TURN_OPERATIONS}
+    assert between == (set() if is_followed else {TURN_OPERATIONS, 2 * TURN_OPERATIONS})
 
 
 @pytest.mark.spec("B.4", "K.2")

@@ -114,7 +114,8 @@ def _migrated(group: Group, member: Member, modern: ModernGroup, topics: KnownTo
 
 def becomes_classic(group: ModernGroup, without: Collection[str], policy: MigrationPolicy) -> bool:
     """Return True if a group is a classic one once these members are gone: all others speak that protocol."""
-    others = [member for member_id, member in group.members.items() if member_id not in without]
+    gone = frozenset(without)
+    others = [member for member_id, member in group.members.items() if member_id not in gone]
     return (
         bool(others)
         and policy.downgrades
