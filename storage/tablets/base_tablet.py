@@ -96,8 +96,8 @@ class LogRecord:
         return cls._of(decode(memoryview(blob)[1:]))
 
     @classmethod
-    async def decode_in_turns(cls, blob: bytes) -> "LogRecord":
-        """Return a log record of this version; the loop turns meanwhile."""
+    async def decode_in_turns(cls, blob: bytes | bytearray | memoryview) -> "LogRecord":
+        """Return a log record of this version; the loop turns meanwhile. ValueError, TypeError as `decode`."""
         decoding = Decoding(memoryview(blob)[1:])
         while True:
             if decoding.go_on(TURN_BYTES):
@@ -170,18 +170,20 @@ class BaseTablet:
             return
         assert found.body is not None
         last = found.blob.key()
-        first = LogRecord.decode(found.body).first or last
+        check_version(found.body, LOG_FORMAT)
+        first = (await LogRecord.decode_in_turns(found.body)).first or last
         previous: BlobKey | None = None
         parts: Sequence[BlobKey] = ()
         async for key, body in self._storage.stored_bodies(first, following(last)):
-            record = LogRecord.decode(body)
+            check_version(body, LOG_FORMAT)
+            record = await LogRecord.decode_in_turns(body)
             if record.previous != previous:
                 raise ValueError(f"log blob {BlobId.from_key(key)} does not follow the one before it")
             if record.snapshot:
                 parts = record.snapshot
                 await self._load_snapshot(parts)
                 self._least_bytes = _least_bytes(parts)
-            self._replay(record.operations)
+            await self._replay_in_turns(record.operations)
             previous = key
             self._log_blobs += 1
             self._log_bytes += len(body)
@@ -258,11 +260,10 @@ class BaseTablet:
         await self._storage.commit(batch)
         record = await LogRecord.decode_in_turns(body)
         is_followed = self._changed is not _nobody_listens or self._change_log is not None
-        at_once = len(record.operations) if is_followed else TURN_OPERATIONS
-        for begin in range(0, len(record.operations), at_once or 1):
-            if begin:
-                await asyncio.sleep(0)
-            self._replay(record.operations[begin : begin + at_once])
+        if is_followed or len(record.operations) <= TURN_OPERATIONS:
+            self._replay(record.operations)
+        else:
+            await self._replay_in_turns(record.operations)
         self._end_change(key, record, len(body))
 
     def _record(self, changes: bytes | bytearray) -> bytes:
@@ -330,6 +331,12 @@ class BaseTablet:
                 turned = len(body)
                 await asyncio.sleep(0)
         return body
+
+    async def _replay_in_turns(self, operations: Sequence[Sequence[Any]]) -> None:
+        for begin in range(0, len(operations), TURN_OPERATIONS):
+            if begin:
+                await asyncio.sleep(0)
+            self._replay(operations[begin : begin + TURN_OPERATIONS])
 
     def _replay(self, operations: Sequence[Sequence[Any]]) -> None:
         for operation in operations:

@@ -298,6 +298,15 @@ async def test_the_loop_turns_while_a_snapshot_is_made_and_while_it_is_read(row_
     assert len(again.row_sets["a"]) == 2000
 
 
+async def test_the_loop_turns_while_a_long_log_blob_is_read(row_sets: Tables) -> None:
+    todo: list[Change] = [("put", "a", ("k", number), {"x": bytes(100)}) for number in range(2 * TURN_OPERATIONS)]
+    await row_sets.tablet.change(_plan(todo))
+    await row_sets.tablet.stop()
+    again = BaseTablet(row_sets.cell.storage(TABLET))
+    assert await _turns(again.start()) > 2 * len(todo) * 100 // TURN_BYTES  # the last blob is read twice
+    assert len(again.row_sets["a"]) == len(todo)
+
+
 async def test_the_loop_turns_while_a_change_of_one_wide_row_is_encoded(row_sets: Tables) -> None:
     before = await _turns(row_sets.tablet.change(_put(2)))
     values = list(range(8 * TURN_BYTES))
