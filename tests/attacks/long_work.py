@@ -1,9 +1,11 @@
 """Requests and objects of thousands: what one turn of the loop takes beside them, and how long others wait.
 
-python -m tests.attacks.long_work
+python -m tests.attacks.long_work [PART OF A NAME] [--stacks]
 """
 
-import sys
+import argparse
+import os
+import tempfile
 import threading
 import time
 import urllib.error
@@ -61,6 +63,7 @@ PENDING_OFFSETS = 1_900
 """Offsets of one transaction beside 9 900 partitions; a few hundred more would be refused."""
 AT_ONCE = 100
 """Requests on their way together."""
+STACKS = Path(__file__).resolve().parents[1] / "support" / "turn_stacks"
 EVENTS = 3
 WAIT_MS = 2_000
 OTHER = "127.0.0.9"
@@ -348,18 +351,37 @@ WORK: dict[str, Work] = {
     "a transaction of many partitions": Work(wide_transaction, PARTITIONS, is_of_a_wide_topic=True),
 }
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("part", nargs="?", default="", help="Part of the names of what is to be done.")
+    parser.add_argument("--stacks", action="store_true", help="Print what each turn of 18 ms or more was at.")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        stacks = Path(scratch, "stacks")
+        if args.stacks:
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(STACKS), os.environ.get("PYTHONPATH"))))
+            os.environ["TURN_STACKS"] = str(stacks)
+        for name, work in WORK.items():
+            if args.part in name:
+                _do(name, work)
+        if stacks.exists():
+            print(stacks.read_text(encoding="utf-8"))
+
+
+def _do(name: str, work: Work) -> None:
+    """Do the work at full size, and print what others saw."""
+    with attacked(SETTINGS, turn_s_max=60) as running:
+        running.create("other", 1)
+        if work.is_of_a_wide_topic:
+            running.create("wide", PARTITIONS)
+            time.sleep(COLLECTED_S)  # the collector looks at what was made, once
+            samples = running.samples()
+            turn_s, pass_s = samples["loop_turn_worst_seconds"], samples["memory_pass_worst_seconds"]
+            print(f"  its topic: turn {turn_s * 1000:.0f} ms, pass {pass_s * 1000:.0f} ms", flush=True)
+        with measured(running) as found:
+            work.do(running, work.count)
+        print(f"{work.count} {name}: {found}", flush=True)
+
+
 if __name__ == "__main__":
-    for name, work in WORK.items():
-        if len(sys.argv) > 1 and sys.argv[1] not in name:
-            continue
-        with attacked(SETTINGS, turn_s_max=60) as running:
-            running.create("other", 1)
-            if work.is_of_a_wide_topic:
-                running.create("wide", PARTITIONS)
-                time.sleep(COLLECTED_S)  # the collector looks at what was made, once
-                samples = running.samples()
-                turn_s, pass_s = samples["loop_turn_worst_seconds"], samples["memory_pass_worst_seconds"]
-                print(f"  its topic: turn {turn_s * 1000:.0f} ms, pass {pass_s * 1000:.0f} ms", flush=True)
-            with measured(running) as found:
-                work.do(running, work.count)
-            print(f"{work.count} {name}: {found}", flush=True)
+    main()
