@@ -12,7 +12,7 @@ Sizes are bytes, times milliseconds. What is set is the table's; a tablet takes 
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from pqbroker.conf.declare import Kind, setting
@@ -230,4 +230,5 @@ def sorted_in_force(attributes: Mapping[str, Any]) -> SortedAttributes:
 
 def sorted_document(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the same by name, to be shown."""
-    return asdict(sorted_in_force(attributes))
+    found = sorted_in_force(attributes)
+    return {one.name: getattr(found, one.name) for one in fields(found)}  # none of their values has parts

@@ -17,7 +17,7 @@ from pqbroker.broker.web.resources.configs import config_texts
 from pqbroker.broker.web.resources.topic_parts import with_other_tablets
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Accepted, Call
-from pqbroker.broker.web.tables.routes import TABLETS
+from pqbroker.broker.web.tables.routes import SORTED, TABLETS
 from pqbroker.broker.web.tables.showing import facts, shown, shown_tablet, tablets_of
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.tables.mount import MountCommand
@@ -35,17 +35,12 @@ async def list_tables(call: Call) -> Any:
         await call.node.turns.breathe()
         if typed_schema_of(topic):
             topics[topic.record.name] = topic
-    sorted_facts = {} if not call.node.cell.current.sorted_tables.tables else _facts_of_sorted(call)
+    has_sorted = bool(call.node.cell.current.sorted_tables.tables)
+    sorted_facts: Mapping[str, Any] = (await SORTED.get()).facts_of_all(call) if has_sorted else {}
     names = sorted([*topics, *sorted_facts])
     page, has_more = call.page(names[bisect_right(names, call.query.get("after", "")) :])
     shown_page = [sorted_facts[name] if name in sorted_facts else facts(topics[name]) for name in page]
     return {"tables": shown_page, "next": page[-1] if has_more else None}
-
-
-def _facts_of_sorted(call: Call) -> Mapping[str, Any]:
-    from pqbroker.broker.web.tables.sorted_commands import facts_of_all
-
-    return facts_of_all(call)
 
 
 async def delete_rows(call: Call) -> Any:
@@ -77,9 +72,7 @@ def of_sorted_alone(call: Call, what: str) -> TableError:
 async def create(call: Call) -> Any:
     body = call.body
     if is_sorted(body["schema"]):
-        from pqbroker.broker.web.tables import sorted_commands
-
-        return await sorted_commands.create(call)
+        return await (await SORTED.get()).create(call)
     if "pivot_keys" in body:
         text = "pivot_keys is given, and no column of schema has a sort_order"
         raise TableError("INVALID_TABLE", text, "Give tablet_count, or make the table a sorted one by sort_order.")

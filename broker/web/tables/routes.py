@@ -2,7 +2,7 @@
 tables starts as fast and as small as ever."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, check_access
 from pqbroker.broker.services.leaders import cells_of
@@ -43,7 +43,8 @@ def _load_sorted() -> Any:
 
 
 _commands, _rows, _inserting = LoadedLater(_load_commands), LoadedLater(_load_rows), LoadedLater(_load_inserting)
-_sorted = LoadedLater(_load_sorted)
+SORTED: Final = LoadedLater(_load_sorted)
+"""The module of sorted tables."""
 
 
 def _served(name: str, module: LoadedLater[Any]) -> Callable[[Call], Awaitable[Any]]:
@@ -52,7 +53,7 @@ def _served(name: str, module: LoadedLater[Any]) -> Callable[[Call], Awaitable[A
 
     async def serve(call: Call) -> Any:
         if call.node.cell.current.scheme.kind_of(call.path.get("name", "")) == SORTED_TABLE:
-            of_sorted = await _sorted.get()
+            of_sorted = await SORTED.get()
             return await told(of_sorted.served(call, name))
         serving = await module.get()
         return await told(getattr(serving, name)(call))

@@ -81,7 +81,10 @@ async def reshard(call: Call) -> Any:
 async def list_tablets(call: Call) -> Any:
     table = find_sorted(call, AclOperation.DESCRIBE, _name(call))
     page, has_more = call.page(range(call.query.get("after", -1) + 1, len(table.tablets)))
-    own = [shown_sorted_tablet(table, index) for index in page]
+    own = []
+    for index in page:
+        await call.node.turns.breathe()
+        own.append(shown_sorted_tablet(table, index))
     shown = await sorted_sums.with_other_tablets(call, TABLETS, table, own)
     return {"tablets": shown, "next": page[-1] if has_more else None}
 

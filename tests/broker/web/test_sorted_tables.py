@@ -1,10 +1,13 @@
 """Sorted tables over HTTP: made, written, looked up at a timestamp, mounted, moved, read again after a restart."""
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
+from pqbroker.broker.ground.turns import Turns
+from pqbroker.broker.web.tables.routes import SORTED
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -45,6 +48,34 @@ async def look_up(web: Web, *keys: dict[str, Any], **more: Any) -> Any:
     status, answer = await web.ask("POST", f"{PATH}/lookup", {"keys": list(keys), **more})
     assert status == 200, answer
     return answer["rows"]
+
+
+async def test_what_serves_sorted_tables_is_loaded_beside_the_loop(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    load, threads = SORTED._load, list[threading.Thread]()
+
+    def loading() -> Any:
+        threads.append(threading.current_thread())
+        return load()
+
+    monkeypatch.setattr(SORTED, "_loaded", None)
+    monkeypatch.setattr(SORTED, "_load", loading)
+    await create(web)
+    assert [thread is threading.current_thread() for thread in threads] == [False]
+
+
+async def test_each_of_many_tablets_that_are_listed_may_end_a_slice(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    await create(web, pivot_keys=[[], ["m"], ["p"], ["q"]])
+    breathe, breaths = Turns.breathe, 0
+
+    async def counted(turns: Turns) -> None:
+        nonlocal breaths
+        breaths += 1
+        await breathe(turns)
+
+    monkeypatch.setattr(Turns, "breathe", counted)
+    _, tablets = await web.ask("GET", f"{PATH}/tablets")
+    assert len(tablets["tablets"]) == 4
+    assert breaths >= 4
 
 
 async def test_a_sorted_table_is_created_described_listed_and_deleted(web: Web) -> None:
