@@ -22,7 +22,7 @@ from pqbroker.broker.web.hosts import Hosts
 from pqbroker.broker.web.http_logins import HttpLogins, challenge_of
 from pqbroker.broker.web.login_routes import add_console_logins
 from pqbroker.broker.web.pages import add_console
-from pqbroker.broker.web.replies import as_line, pack, reply, reply_written
+from pqbroker.broker.web.replies import as_line, has_long_list, pack, reply, reply_written
 from pqbroker.broker.web.routing.forwarded_calls import serve
 from pqbroker.broker.web.routing.health import health_answers
 from pqbroker.broker.web.routing.node import WebNode
@@ -219,7 +219,7 @@ def _endpoint(route: Route, node: WebNode, shared: _Shared) -> _Handler:
 async def _served(
     route: Route, request: web.Request, call: Call, shared: _Shared, *, is_long: bool = False
 ) -> web.StreamResponse:
-    """The answer. `is_long`: it may be, as the body was, so that a thread writes it."""
+    """The answer. `is_long`: it may be, as the body was, so that a thread writes it, as others that are long."""
     if route.cluster is not None:
         check_access(call, route.cluster)
     served = await serve(route, call)
@@ -232,7 +232,8 @@ async def _served(
     if isinstance(served, Written):
         answer = reply_written(served.body, route.status)
     else:
-        answer = await asyncio.to_thread(reply, served, route.status) if is_long else reply(served, route.status)
+        write = partial(reply, served, route.status)
+        answer = await asyncio.to_thread(write) if is_long or has_long_list(served) else write()
     assert isinstance(answer.body, bytes)
     if not slot_of(request).hold(len(answer.body)):
         raise too_much_at_once("answer")

@@ -2,7 +2,7 @@
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from pqbroker.conf.sorted_attributes import sorted_in_force
 from pqbroker.pq.serving.topic import Moving
@@ -33,7 +33,7 @@ class SortedTable:
         """True while a reshard names other tablets: no mount state begins to change."""
         self.awaits_deletion = False
         """True once writes have ended since another node, the first one, is about to delete the table."""
-        self.tablets = [SortedTablet(self._config(index), share) for index in range(len(record.tablets))]
+        self.tablets = [SortedTablet(config, share) for config in self._configs()]
         for tablet, state in zip(self.tablets, record.states, strict=True):
             tablet.is_mounted = state != MountState.UNMOUNTED.value
 
@@ -100,8 +100,8 @@ class SortedTable:
         if record.columns != self.record.columns:
             self.schema = read_sorted_schema(record.columns, len(record.columns))
         self.record = record
-        for index, tablet in enumerate(self.tablets):
-            tablet.config = self._config(index)
+        for tablet, config in zip(self.tablets, self._configs(), strict=True):
+            tablet.config = config
 
     def take_tablets(self, record: SortedTableRecord) -> list[int]:
         """Take a record with other tablets: the numbers of those that are new, and run nowhere yet."""
@@ -109,19 +109,22 @@ class SortedTable:
         self.record = record
         new = [index for index, tablet_id in enumerate(record.tablets) if tablet_id not in known]
         self.tablets = [
-            known[tablet_id] if tablet_id in known else SortedTablet(self._config(index), self._share)
-            for index, tablet_id in enumerate(record.tablets)
+            known[tablet_id] if tablet_id in known else SortedTablet(config, self._share)
+            for tablet_id, config in zip(record.tablets, self._configs(), strict=True)
         ]
         self.use(record)
         return new
 
-    def _config(self, index: int) -> TabletConfig:
-        record = self.record
-        end = record.pivots[index + 1] if index + 1 < len(record.pivots) else None
-        return TabletConfig(
-            f"tablet {index} of {table_path(record.name)}", record.name, record.tablets[index], self.schema,
-            sorted_in_force(record.mounted.of_tablet(index)), record.pivots[index], end, record.revision, index,
-        )  # fmt: skip
+    def _configs(self) -> Iterator[TabletConfig]:
+        """Yield the configs of all tablets; few sets of attributes act in thousands of them."""
+        record, path = self.record, table_path(self.record.name)
+        in_force = [sorted_in_force(each) for each in record.mounted.sets]
+        ends = [*record.pivots[1:], None]
+        for index, number in enumerate(record.mounted.numbers):
+            yield TabletConfig(
+                f"tablet {index} of {path}", record.name, record.tablets[index], self.schema, in_force[number],
+                record.pivots[index], ends[index], record.revision, index,
+            )  # fmt: skip
 
 
 class SortedTableOwner:

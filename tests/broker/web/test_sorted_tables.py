@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from pqbroker.broker.ground.turns import Turns
+from pqbroker.broker.web import replies
 from pqbroker.broker.web.tables.routes import SORTED
+from pqbroker.conf.sorted_attributes import sorted_in_force
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from pqbroker.tables.serving import table
 from pqbroker.tables.work import libraries
 from tests.broker.conftest import until
 from tests.broker.web.conftest import Web
@@ -61,6 +64,34 @@ async def test_what_serves_sorted_tables_is_loaded_beside_the_loop(web: Web, mon
     monkeypatch.setattr(SORTED, "_load", loading)
     await create(web)
     assert [thread is threading.current_thread() for thread in threads] == [False]
+
+
+async def test_attributes_of_many_tablets_are_read_once(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    await create(web, pivot_keys=[[], *([f"p{number}"] for number in range(7))])
+    read, sets = sorted_in_force, list[Any]()
+
+    def reading(each: Any) -> Any:
+        sets.append(each)
+        return read(each)
+
+    monkeypatch.setattr(table, "sorted_in_force", reading)
+    assert (await web.ask("POST", f"{PATH}/unmount", {}))[0] == 200
+    assert 1 <= len(sets) < 8
+
+
+async def test_a_long_list_is_written_beside_the_loop(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    await create(web, pivot_keys=[[], *([f"p{number:03}"] for number in range(replies.SLICE))])
+    write, threads = replies.write_json, list[threading.Thread]()
+
+    def writing(document: Any) -> bytes:
+        threads.append(threading.current_thread())
+        return write(document)
+
+    monkeypatch.setattr(replies, "write_json", writing)
+    for limit, is_long in ((replies.SLICE, False), (replies.SLICE + 1, True)):
+        _, tablets = await web.ask("GET", f"{PATH}/tablets?limit={limit}")
+        assert len(tablets["tablets"]) == limit
+        assert (threads.pop() is not threading.current_thread()) is is_long
 
 
 async def test_each_of_many_tablets_that_are_listed_may_end_a_slice(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
