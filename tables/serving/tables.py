@@ -57,6 +57,8 @@ class SortedTables:
         self._background: Background | None = None
         self._tables: dict[str, SortedTable] = {}
         self._by_id: dict[bytes, SortedTable] = {}
+        self._left: list[bytes] = []
+        """Ids of tables in the scheme that could not be created, nor removed again yet."""
         self._reserved: dict[str, str] = {}
         """Paths of tables by the topic that is about to get their changes."""
         self._followed: dict[bytes, Row] = {}
@@ -245,6 +247,20 @@ class SortedTables:
         """Create a table; its id, tablets and cells are given here. Raises TopicExists, NoHealthyCell."""
         return await uninterrupted(self._create(wanted))
 
+    async def drop_left(self) -> None:
+        """Remove what is left of tables that could not be created: their names are free then. CommitRefused."""
+        if self._left:
+            await uninterrupted(self._drop_left_alone())
+
+    async def _drop_left_alone(self) -> None:
+        async with self.changes:
+            await self._drop_left()
+
+    async def _drop_left(self) -> None:
+        while self._left:
+            await self._records.delete(self._left[-1])
+            self._left.pop()
+
     async def change(
         self, table: "SortedTable", change: Callable[[SortedTableRecord], SortedTableRecord]
     ) -> "SortedTable":
@@ -283,7 +299,8 @@ class SortedTables:
             try:
                 await self._create_tablets([record])
             except CommitRefused:
-                await self._records.delete(record.table_id)
+                self._left.append(record.table_id)
+                await self._drop_left()
                 raise
             return await self._serve(record)
 

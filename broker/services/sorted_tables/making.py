@@ -60,6 +60,7 @@ async def create_sorted(caller: TablesCaller, new: NewSortedTable) -> SortedTabl
     name = topic_name(new.path)
     check_creation(caller, name)
     check_libraries()
+    await caller.node.cell.current.sorted_tables.drop_left()
     check_new_name(caller.node, name)
     schema = read_sorted_schema(new.columns, caller.node.settings.table_columns_max)
     check_sorted_names(schema)
