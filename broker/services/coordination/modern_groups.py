@@ -227,7 +227,7 @@ class ModernGroups:
 
     def close(self) -> None:
         """Answer every request that waits, and end all groups."""
-        closed = KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator is stopping or being restarted: retry")
+        closed = _closed()
         self._refreshes.close()
         self._upgrades.close(closed)
         for task in self._working.values():
@@ -246,6 +246,8 @@ class ModernGroups:
         refusal: KafkaError | None,
     ) -> None:
         """Serve a heartbeat whose classic group was to move first, or answer why it cannot."""
+        if refusal is None and self.coordinator.is_closed:
+            refusal = _closed()
         if refusal is not None:
             answered(refusal)
             return
@@ -410,6 +412,10 @@ class ModernGroups:
 
     def _arm(self, group: ModernGroup) -> None:
         self.coordinator.wake_at(self, group, group.wake_at_ms)
+
+
+def _closed() -> KafkaError:
+    return KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator is stopping or being restarted: retry")
 
 
 def _settle(answered: WaitingMember, answer: HeartbeatAnswer, refusal: KafkaError | None) -> None:

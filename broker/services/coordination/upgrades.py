@@ -97,8 +97,11 @@ class Upgrades:
         elif not isinstance(error, KafkaError):
             log.error("a group could not move between the protocols; this is a defect", exc_info=error)
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the group could not move between the protocols")
-        for again in () if upgrade is None else upgrade.waiting:
-            again(error)
+        if upgrade is not None:
+            first, *others = upgrade.waiting
+            first(error)
+            for again in others:  # each is a join of a large group, with a turn of its own
+                self._turns.call_soon(partial(again, error))
         built, self._built = self._built, None
         if built is not None:
             built.group.usage.release()

@@ -16,10 +16,10 @@ from typing import Any, Final
 TICK_S: Final = 0.002
 """Seconds between the looks of the loop at the clock: how early a turn is seen to last."""
 LONG_S: Final = 0.018
-"""Turns of as many seconds are told, the tick included."""
+"""Shortest turn that is reported, in seconds, the tick included."""
 SAMPLE_S: Final = 0.003
 STACKS: Final = 6
-"""Stacks of a turn that are told, about."""
+"""Greatest number of stacks that are reported for a turn."""
 CHARACTERS: Final = 400
 """Characters of a stack, from its end."""
 

@@ -105,6 +105,18 @@ async def test_a_group_that_changes_meanwhile_moves_as_it_has_become(some: Upgra
     assert before > group.limits.memory.taken
 
 
+async def test_all_but_the_first_who_wait_have_later_turns(some: Upgrades) -> None:
+    group = group_of(MANY)
+    asking = [Asking(some, group) for _ in range(4)]
+    done: list[list[bool]] = []
+    asking[0].end.add_done_callback(lambda _: done.append([each.end.done() or each.tries > 1 for each in asking]))
+    await asking[0].end
+    asking[0].end.result().usage.release()
+    assert done == [[True, False, False, False]]
+    for each in asking[1:]:
+        (await each.end).usage.release()
+
+
 async def test_a_group_that_cannot_move_is_refused_to_all_who_wait(some: Upgrades) -> None:
     group = group_of(MANY, last=b"its own")
     before = group.limits.memory.taken
